@@ -204,6 +204,12 @@ class Settings(SignInSettings):
         parse_seconds(0, 60),
         "How long `hedgerow edge` waits for its origin, for flags that need stored data. 0: never.",
     )
+    edge_inbox_max_mb: int = define_setting(
+        1024,
+        parse_whole_number(0, 1_000_000_000),
+        "Maximum size in megabytes of the captured requests that `hedgerow edge` keeps while its "
+        "origin is away. Above it, capture returns 503. 0: it keeps none.",
+    )
     metrics_port: int = define_setting(
         0,
         parse_whole_number(0, 65535),

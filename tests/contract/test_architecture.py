@@ -54,7 +54,7 @@ CATCH_ALLS = {
     "pipelines/catalogue.py load_components": PACKAGE_CODE,
     "pipelines/deliveries/deliverer.py Deliverer._run_lane": "one destination must not stop others",
     "dashboards/refresher.py Refresher._run_one": "those who wait for the result must learn of it",
-    "pipelines/destinations/attempt.py attempt_delivery": PACKAGE_CODE,
+    "pipelines/destinations/attempt.py _attempt": PACKAGE_CODE,
     "pipelines/destinations/registry.py DestinationRegistry._replace": ONE_RECORD,
     "pipelines/destinations/registry.py DestinationRegistry._settings": ONE_RECORD,
     "pipelines/event_filters.py _check_by_component": PACKAGE_CODE,

@@ -51,6 +51,7 @@ from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.outbound.geoip import GeoIp
 from hedgerow.outbound.ssrf_guard import SsrfGuard
+from hedgerow.outbound.telemetry import Telemetry
 from hedgerow.persons.replication import Replicator
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
@@ -87,6 +88,7 @@ class Container:
     evaluation_pacer: EvaluationPacer
     pipelines: Pipelines
     delivery: DeliverySystem
+    telemetry: Telemetry
     refusals: Refusals
     ingestion: Ingestion
     deletion: EventDeletion
@@ -138,7 +140,8 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
     flag_cache = FlagCache(flag_store, run_in_thread)
     evaluation_pacer = EvaluationPacer(_log_exceeded_budget)
     pipelines = build_pipelines(database, encryption_keys)
-    delivery = build_delivery(settings, database, pipelines)
+    telemetry = Telemetry()
+    delivery = build_delivery(settings, database, pipelines, telemetry.spans)
     refusals = Refusals()
     ingestion = build_ingestion(
         settings,
@@ -188,6 +191,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         evaluation_pacer=evaluation_pacer,
         pipelines=pipelines,
         delivery=delivery,
+        telemetry=telemetry,
         refusals=refusals,
         ingestion=ingestion,
         deletion=build_deletion(database, event_store, ingestion.read_barrier, behaviors),

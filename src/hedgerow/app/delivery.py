@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from hedgerow.app.pipelines import Pipelines
+from hedgerow.events.tracing import SpanLog
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import ThreadLimiter, run_in_thread
 from hedgerow.outbound.files import LocalFileWriter
@@ -95,7 +96,9 @@ class DeliverySystem:
         await self.files.close()
 
 
-def build_delivery(settings: Settings, database: Database, pipelines: Pipelines) -> DeliverySystem:
+def build_delivery(
+    settings: Settings, database: Database, pipelines: Pipelines, spans: SpanLog | None
+) -> DeliverySystem:
     destinations = DestinationRegistry(
         SqlRecordStore(database), pipelines.catalogue, pipelines.encryption_keys
     )
@@ -118,6 +121,7 @@ def build_delivery(settings: Settings, database: Database, pipelines: Pipelines)
         run_in_thread=ThreadLimiter(COMPONENT_MAX_THREADS).run,
         check_address=guard.check,
         templates=templates,
+        spans=spans,
     )
     ages = RetentionPeriods(
         waiting_ms=settings.delivery_max_age_days * DAY_MS,

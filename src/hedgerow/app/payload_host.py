@@ -5,7 +5,6 @@ It imports little, so that it starts fast and needs little memory.
 
 import ctypes
 import gc
-import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -39,6 +38,7 @@ from hedgerow.ingestion.cookieless.resolve import is_cookieless
 from hedgerow.ingestion.model import AcceptedIds, CaptureBatch, CapturedEvent, PackedBatch
 from hedgerow.ingestion.parsing.request import AllEventsRejected
 from hedgerow.ingestion.parsing.v1_format import build_results
+from hedgerow.lib.ids import derive_randomness
 from hedgerow.lib.workers.process import serve_requests
 from hedgerow.storage.ingestion.inbox_packing import pack_captured
 
@@ -91,8 +91,8 @@ def _parse_and_pack(
         batch, error = _parse_and_pack_piece({**payload, "batch": piece}, arguments)
         packed.append((start, batch))
         errors.append(error)
-        # Every piece has its own uuids.
-        arguments = replace(arguments, randomness=os.urandom(len(arguments.randomness)))
+        # Every piece has its own uuids, and a repeated request the same ones again.
+        arguments = replace(arguments, randomness=derive_randomness(arguments.randomness))
     joined = join_batches(packed)
     return joined, None if joined.event_count else next(filter(None, errors), None)
 

@@ -58,13 +58,13 @@ async def run_service(
     tasks = [
         *build_service_tasks(container, http.sdk_configs, http.destination_health),
         *build_usage_tasks(container, http.call_limits),
-        *http.export_tasks,
         *(build_worker_tasks(container) if worker else []),
     ]
     background = asyncio.create_task(_run(container, tasks, http.readiness, events))
     try:
         with _expose_metrics(container.metrics, settings):
-            yield http
+            async with container.telemetry.run(container.metrics.collect):
+                yield http
     finally:
         http.readiness.waiting_for = STOPPING
         background.cancel()

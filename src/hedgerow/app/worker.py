@@ -47,7 +47,8 @@ async def run_worker(
                 lambda: register_components(container.pipelines), "components", report
             )
             tasks = [*build_shared_tasks(container), *build_worker_tasks(container)]
-            await run_tasks(tasks, container.task_health)
+            async with container.telemetry.run(container.metrics.collect):
+                await run_tasks(tasks, container.task_health)
     finally:
         await container.close()
 

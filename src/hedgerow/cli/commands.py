@@ -54,6 +54,23 @@ COMMANDS: Mapping[str, Entry] = {
         "installation.edge:edge",
         "Answer /decide, /flags and OFREP without a database, with the definitions of a service.",
     ),
+    "edge-inbox": GroupEntry(
+        "Manage captured requests that `hedgerow edge` keeps for its origin.",
+        {
+            "list": CommandEntry(
+                "installation.edge_inbox:list_inbox",
+                "Show how much waits for the origin, and list the dead letters.",
+            ),
+            "retry": CommandEntry(
+                "installation.edge_inbox:retry_dead_requests",
+                "Send all dead letters to the origin again.",
+            ),
+            "discard": CommandEntry(
+                "installation.edge_inbox:discard_dead_requests",
+                "Delete all dead letters of the inbox permanently.",
+            ),
+        },
+    ),
     "init": CommandEntry(
         "installation.init:init", "Create the database, a project and its first keys."
     ),

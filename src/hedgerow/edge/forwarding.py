@@ -1,12 +1,13 @@
 """Requests that an edge process sends on to its origin.
 
-Captured events are acknowledged only after the origin has. An evaluation that needs stored data is
-the origin's, within a time limit; after that the edge process answers with what it knows.
+An evaluation that needs stored data is the origin's, within a time limit; after that the edge
+process answers with what it knows. For captured events see `inbox/route.py`.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
@@ -20,14 +21,17 @@ from hedgerow.http.payload.receive import (
     receive_body,
     take_complete_body,
 )
+from hedgerow.http.sdk.edge_receipt import HEADER as EDGE_HEADER
 from hedgerow.http.server.gateway import FastHandler
 from hedgerow.http.server.headers import read_header
 from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.response import Header, Reply, build_reply
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.http.server.trace import Trace
 from hedgerow.lib.eager import ensure_task
 from hedgerow.outbound.origin_client import (
     MAX_FORWARDED,
+    Headers,
     OriginClient,
     OriginRequest,
     OriginResponse,
@@ -43,6 +47,7 @@ DROPPED_HEADERS = frozenset(
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te"),
         *("trailer", "transfer-encoding", "upgrade", "host", "content-length", "expect"),
         *("x-forwarded-for", "x-request-id", "cookie", "accept-encoding"),
+        EDGE_HEADER.decode(),
     )
 )
 # The gateway adds the others.
@@ -71,9 +76,11 @@ class Forwarder:
         *,
         build_headers: BuildHeaders,
         read_timeout_s: float,
+        spans: RequestSpans | None = None,
     ) -> None:
         self._client = client
         self._build_headers = build_headers
+        self._spans = spans
         self._memory = memory
         self._origins = origins
         self._read_timeout_s = read_timeout_s
@@ -92,23 +99,45 @@ class Forwarder:
                 receive, reservation, max_bytes=max_bytes, timeout_s=self._read_timeout_s
             )
 
-    async def send(self, scope: Scope, body: bytes, timeout_s: float) -> OriginResponse:
-        """Raises OriginUnreachable, and Unavailable if too many bodies wait for the origin."""
-        if self._running >= MAX_FORWARDED:
-            raise Unavailable("Too many requests wait for the origin. Try again shortly.")
+    def collect_headers(self, scope: Scope, trace: Trace | None) -> list[tuple[str, str]]:
+        """Return the headers for the origin, whose span is a child of this process's own."""
+        headers = self._build_headers(scope)
+        if self._spans is None or trace is None:
+            return headers
+        own = ("traceparent", self._spans.find_context(trace).traceparent)
+        return [*(each for each in headers if each[0].lower() != own[0]), own]
+
+    @contextmanager
+    def reserve(self, scope: Scope, body: bytes) -> Iterator[None]:
+        """Count the memory of a body. Raises Unavailable if there is none left."""
         with self._memory.reserve(str(self._origins.client_address(scope))) as reservation:
             reservation.add(len(body))
-            await ensure_task()
-            return await self._send(scope, body, timeout_s)
+            yield
 
-    async def _send(self, scope: Scope, body: bytes, timeout_s: float) -> OriginResponse:
+    async def send(
+        self,
+        scope: Scope,
+        body: bytes,
+        timeout_s: float,
+        trace: Trace | None = None,
+        headers: Headers = (),
+    ) -> OriginResponse:
+        """Send a request on, with further headers. Raises OriginUnreachable, and Unavailable if too
+        many bodies wait for the origin."""
+        if self._running >= MAX_FORWARDED:
+            raise Unavailable("Too many requests wait for the origin. Try again shortly.")
         request = OriginRequest(
             method=scope["method"],
             path=build_path(scope),
-            headers=self._build_headers(scope),
+            headers=[*self.collect_headers(scope, trace), *headers],
             body=body,
             timeout_s=timeout_s,
         )
+        with self.reserve(scope, body):
+            await ensure_task()
+            return await self._send(request)
+
+    async def _send(self, request: OriginRequest) -> OriginResponse:
         self._running += 1
         self.forwarded += 1
         try:
@@ -133,7 +162,7 @@ class ForwardedRoute:
         body = await self._forwarder.read_body(scope, receive, self._max_bytes)
         trace.mark("body")
         try:
-            response = await self._forwarder.send(scope, body, self._timeout_s)
+            response = await self._forwarder.send(scope, body, self._timeout_s, trace)
         except OriginUnreachable:
             raise Unavailable(NO_ORIGIN, retry_after_s=5) from None
         trace.mark("origin")
@@ -190,7 +219,7 @@ class EvaluationRoute:
             pass
         if self._timeout_s and not self._patience.is_over:
             try:
-                response = await self._forwarder.send(scope, body, self._timeout_s)
+                response = await self._forwarder.send(scope, body, self._timeout_s, trace)
             except OriginUnreachable:
                 self._patience.record_failure()
             except Unavailable:

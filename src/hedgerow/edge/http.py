@@ -20,6 +20,8 @@ from hedgerow.edge.forwarding import (
     OriginPatience,
     build_edge_headers,
 )
+from hedgerow.edge.inbox.queue import Inbox
+from hedgerow.edge.inbox.route import InboxRoute, InboxRoutes, ReadOnlyAcceptance
 from hedgerow.edge.state import (
     AbsentData,
     EdgeState,
@@ -38,10 +40,11 @@ from hedgerow.http.call import CallContext
 from hedgerow.http.endpoint import Handler
 from hedgerow.http.payload.body import BodyReader
 from hedgerow.http.payload.body_memory import MIB, BodyMemory
-from hedgerow.http.payload.limits import DECIDE_LIMITS
+from hedgerow.http.payload.limits import CAPTURE_LIMITS, DECIDE_LIMITS
 from hedgerow.http.payload.reader import PayloadReader, PayloadServices
 from hedgerow.http.payload.workers import PayloadWorkers
 from hedgerow.http.route_tables import build_fast_table, build_routes
+from hedgerow.http.sdk.capture import CaptureEndpoints
 from hedgerow.http.sdk.decide import DecideEndpoints
 from hedgerow.http.sdk.local_evaluation import LocalEvaluationEndpoints
 from hedgerow.http.sdk.ofrep import OfrepEndpoints
@@ -62,6 +65,7 @@ from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.refusals import Refusals
 from hedgerow.http.server.request_queues import RequestQueues
 from hedgerow.http.server.senders import Senders
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.logs import is_human_readable
 from hedgerow.lib.threads import run_in_thread
@@ -90,7 +94,7 @@ READ_PATHS = ("/api/surveys", "/api/early_access_features")
 class EdgeServices:
     """What the endpoints share. Fields are in the order in which they are built."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - collaborators
         self,
         settings: Settings,
         state: EdgeState,
@@ -98,8 +102,12 @@ class EdgeServices:
         flag_cache: FlagCache,
         client: OriginClient,
         build_headers: BuildHeaders = build_edge_headers,
+        inbox: Inbox | None = None,
+        spans: RequestSpans | None = None,
     ) -> None:
         self.settings = settings
+        self.inbox = inbox
+        self.spans = spans
         self.client = client
         self.state = state
         self.directory = directory
@@ -118,6 +126,7 @@ class EdgeServices:
             self.origins,
             build_headers=build_headers,
             read_timeout_s=timeout_s,
+            spans=spans,
         )
         self.local_evaluation = LocalEvaluationCache(flag_cache, run_in_thread)
         self.sdk_limiter = RateLimiter(SDK_RATE_LIMITS if settings.rate_limits_enabled else ())
@@ -138,6 +147,7 @@ def build_edge_gateway(services: EdgeServices, readiness: Readiness, metrics: Me
     routes = {
         **_build_evaluation_routes(services),
         **build_forwarded_routes(services),
+        **_build_inbox_routes(services),
         **build_fast_table([build_local_evaluation(services), readiness, metrics]),
     }
     return build_gateway(services, routes, _build_app(services), readiness, metrics)
@@ -185,6 +195,7 @@ def build_gateway(
         senders=Senders(origins, services.directory.find_project_id),
         admit_client=lambda scope: services.limits.admit_address(origins.client(scope).group),
         stopping=services.stopping,
+        spans=services.spans,
     )
 
 
@@ -213,14 +224,19 @@ def _build_evaluation_routes(services: EdgeServices) -> Mapping[str, FastRoute]:
 
 def build_lenient_table(services: EdgeServices) -> Mapping[str, FastRoute]:
     """Build the routes that answer without stored data."""
-    unlimited = CallLimits(
+    data = AbsentData(build_unavailable)
+    return build_fast_table(
+        build_evaluators(services, data, build_unavailable, _build_no_limits(services))
+    )
+
+
+def _build_no_limits(services: EdgeServices) -> CallLimits:
+    return CallLimits(
         project_calls_per_s=0,
         project_events_per_s=0,
         address_calls_per_s=0,
         on_refusal=services.refusals.count,
     )
-    data = AbsentData(build_unavailable)
-    return build_fast_table(build_evaluators(services, data, build_unavailable, unlimited))
 
 
 def build_evaluators(
@@ -230,15 +246,7 @@ def build_evaluators(
     limits: CallLimits,
 ) -> list[Handler]:
     payloads = PayloadReader(
-        PayloadServices(
-            directory=services.directory,
-            origins=services.origins,
-            workers=services.workers,
-            memory=services.memory,
-            timeout_s=services.settings.request_read_timeout_s,
-        ),
-        DECIDE_LIMITS,
-        max_bytes=DECIDE_BYTES,
+        _build_payload_services(services), DECIDE_LIMITS, max_bytes=DECIDE_BYTES
     )
     decider = Decider(services.flag_cache, data, services.pacer)
     # Properties of a location that a request does not have are those of the origin.
@@ -256,6 +264,47 @@ def build_evaluators(
         ),
         OfrepEndpoints(services.directory, decider, payloads, locate, utc_now, limits),
     ]
+
+
+def _build_payload_services(services: EdgeServices) -> PayloadServices:
+    return PayloadServices(
+        directory=services.directory,
+        origins=services.origins,
+        workers=services.workers,
+        memory=services.memory,
+        timeout_s=services.settings.request_read_timeout_s,
+    )
+
+
+def _build_inbox_routes(services: EdgeServices) -> Mapping[str, FastRoute]:
+    """Build the routes of capture that store a request while the origin is away."""
+    if services.inbox is None:
+        return {}
+    payloads = PayloadReader(
+        _build_payload_services(services),
+        CAPTURE_LIMITS,
+        max_bytes=CAPTURE_BYTES,
+        is_lenient=True,
+    )
+    parsers = CaptureEndpoints(
+        services.directory,
+        ReadOnlyAcceptance(),
+        payloads,
+        services.origins,
+        utc_now,
+        _build_no_limits(services),
+    )
+    routes = InboxRoutes(
+        services.inbox,
+        services.forwarder,
+        services.state,
+        services.origins,
+        max_bytes=CAPTURE_BYTES,
+    )
+    return {
+        path: replace(route, handler=InboxRoute(routes, route.handler))
+        for path, route in build_fast_table([parsers], CaptureEndpoints).items()
+    }
 
 
 def build_forwarded_routes(services: EdgeServices) -> Mapping[str, FastRoute]:

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import structlog
@@ -13,16 +14,21 @@ from hedgerow import __version__
 from hedgerow.edge.copies import DocumentCopies
 from hedgerow.edge.follower import Follower, SourceStatus
 from hedgerow.edge.http import EdgeServices, build_edge_gateway
+from hedgerow.edge.inbox.queue import Inbox
+from hedgerow.edge.inbox.sender import InboxSender
 from hedgerow.edge.sources import EdgeSource
 from hedgerow.edge.state import EdgeDirectoryStore, EdgeFlagStore, EdgeState
 from hedgerow.errors import OperatorError
 from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.http.payload.body_memory import MIB
 from hedgerow.http.server.gateway import Gateway
 from hedgerow.http.server.health import STOPPING, Readiness
 from hedgerow.http.server.metrics import LabelledMetric, Metrics
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.outbound.origin_client import OriginClient
+from hedgerow.outbound.telemetry import Telemetry
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project
 from hedgerow.settings import Settings
@@ -44,7 +50,18 @@ async def run_edge(
     directory = Directory(EdgeDirectoryStore(state), utc_now, time.monotonic)
     flag_cache = FlagCache(EdgeFlagStore(state), run_in_thread)
     client = OriginClient(sources[0].url, f"hedgerow-edge/{__version__}")
-    services = EdgeServices(settings, state, directory, flag_cache, client)
+    telemetry = Telemetry()
+    spans = None if telemetry.spans is None else RequestSpans(telemetry.spans)
+    inbox = await _open_inbox(settings)
+    services = EdgeServices(
+        settings, state, directory, flag_cache, client, inbox=inbox, spans=spans
+    )
+    sender = None if inbox is None else InboxSender(inbox, client)
+
+    def on_contact() -> None:
+        services.patience.record_success()
+        if sender is not None:
+            sender.wake()
 
     async def publish(project: Project) -> None:
         await directory.refresh()
@@ -58,20 +75,27 @@ async def run_edge(
             state,
             copies,
             publish=publish,
-            on_contact=services.patience.record_success,
+            on_contact=on_contact,
             poll_interval_s=settings.edge_poll_interval_s,
         )
         for source in sources
     ]
-    readiness = Readiness(check_nothing)
+    readiness = Readiness(check_nothing, partial(_describe_inbox, inbox))
     metrics = Metrics(
-        lambda: build_gauges(services),
+        lambda: (*build_gauges(services), *_build_inbox_gauges(inbox, sender)),
         lambda: (*_build_source_metrics(state, followers), services.refusals.metric()),
     )
     gateway = build_edge_gateway(services, readiness, metrics)
-    following = _follow(followers, state, readiness, ready, failed)
-    async with run_gateway(services, gateway, metrics, following):
-        yield gateway
+    following = _follow(followers, state, readiness, ready, failed, sender)
+    try:
+        async with (
+            telemetry.run(metrics.collect),
+            run_gateway(services, gateway, metrics, following),
+        ):
+            yield gateway
+    finally:
+        if inbox is not None:
+            await inbox.close()
 
 
 @asynccontextmanager
@@ -107,6 +131,7 @@ async def _follow(
     readiness: Readiness,
     ready: Callable[[Sequence[Project]], None],
     failed: Callable[[Exception], None],
+    sender: InboxSender | None,
 ) -> None:
     readiness.waiting_for = "the definitions of the origin"
     async with asyncio.TaskGroup() as tasks:
@@ -129,8 +154,55 @@ async def _follow(
                 )
                 return
             projects.append(project)
+            if sender is not None:
+                tasks.create_task(sender.run(each.source, project.id))
+        if sender is not None:
+            tasks.create_task(sender.run_reloads())
         readiness.waiting_for = None
         ready(projects)
+
+
+async def _open_inbox(settings: Settings) -> Inbox | None:
+    if not settings.edge_inbox_max_mb:
+        return None
+    inbox = Inbox(
+        settings.data_dir,
+        max_bytes=settings.edge_inbox_max_mb * MIB,
+        min_free_bytes=settings.min_free_disk_mb * MIB,
+    )
+    await inbox.open()
+    return inbox
+
+
+def _describe_inbox(inbox: Inbox | None) -> Mapping[str, Any]:
+    if inbox is None:
+        return {}
+    return {
+        "inbox": {
+            "requests": inbox.number,
+            "bytes": inbox.size,
+            "oldest_age_s": round(_find_age_s(inbox), 3),
+            "dead_letters": inbox.dead.number,
+        }
+    }
+
+
+def _find_age_s(inbox: Inbox) -> float:
+    return max(0.0, time.time() - inbox.oldest_us / 1e6) if inbox.oldest_us else 0.0
+
+
+def _build_inbox_gauges(
+    inbox: Inbox | None, sender: InboxSender | None
+) -> Iterable[tuple[str, str, float]]:
+    if inbox is None or sender is None:
+        return
+    name = "hedgerow_edge_inbox_"
+    yield f"{name}requests", "Captured requests that wait for the origin.", inbox.number
+    yield f"{name}bytes", "Size of what waits, and of the dead letters.", inbox.size
+    yield f"{name}oldest_age_seconds", "How long the oldest has waited.", _find_age_s(inbox)
+    yield f"{name}dead_letters", "Stored requests that the origin has refused.", inbox.dead.number
+    yield f"{name}stored_total", "Captured requests that were stored.", inbox.stored
+    yield f"{name}sent_total", "Stored requests that the origin has accepted.", sender.sent
 
 
 async def check_nothing() -> None:

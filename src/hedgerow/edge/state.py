@@ -78,6 +78,21 @@ class EdgeState:
         held = self._held.get(source)
         return None if held is None else held.project
 
+    def find_only_project_id(self) -> ProjectId | None:
+        """Return the project if there is only one."""
+        return next(iter(self._held.values())).project.id if len(self._held) == 1 else None
+
+    def find_key(self, id: ProjectId) -> str:
+        """Return the key of a project, "" if the origin refuses it."""
+        return next(
+            (
+                source.key
+                for source, each in self._held.items()
+                if each.project.id == id and source not in self._refused
+            ),
+            "",
+        )
+
     def find(self, id: ProjectId) -> EdgeDocument | None:
         return next((each.document for each in self._held.values() if each.project.id == id), None)
 

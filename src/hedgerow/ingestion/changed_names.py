@@ -15,6 +15,7 @@ from hedgerow.persons.model import normalize_group_text
 from hedgerow.projects.model import ProjectId
 
 KEY_BYTES = 8
+GROUP_TYPE_PREFIX = "$group_type:"
 # Of one event. A project has at most five group types.
 MAX_GROUP_TYPE_NAMES = 20
 
@@ -55,7 +56,7 @@ def group_name(key: str) -> str:
 
 
 def group_type_name(group_type: str) -> str:
-    return f"$group_type:{group_type}"
+    return f"{GROUP_TYPE_PREFIX}{group_type}"
 
 
 def hash_name(name: str) -> int:

@@ -1,5 +1,6 @@
 """UUIDs as text: time-ordered generation, and normalization of any notation."""
 
+import hashlib
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,11 @@ def generate_uuid7s(moment: datetime, randomness: bytes) -> Iterator[str]:
     for number in count(1 << 63 | bits & (1 << 61) - 1):
         tail = f"{number:016x}"
         yield f"{head}{tail[:4]}-{tail[4:]}"
+
+
+def derive_randomness(randomness: bytes) -> bytes:
+    """Return other bytes of the same length, the same ones each time."""
+    return hashlib.sha256(randomness).digest()[: len(randomness)]
 
 
 def normalize_uuid(text: str) -> str | None:

@@ -7,45 +7,24 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any, Protocol
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from hedgerow.errors import OperatorError
+from hedgerow.events.tracing import Span
 from hedgerow.lib.optional_packages import import_package
 
 TIMEOUT_S = 10.0
 DEFAULT_INTERVAL_S = 60.0
 MIN_INTERVAL_S = 1.0
-SERVER, CUMULATIVE, ERROR = 2, 2, 2
-FIRST_SERVER_ERROR = 500
+CUMULATIVE, ERROR = 2, 2
 SCOPE = "hedgerow"
 
 
 class ExportError(Exception):
     """The collector did not accept an export."""
-
-
-class Span(Protocol):
-    """A span of a request: `http/server/spans.py` collects them."""
-
-    @property
-    def context(self) -> Any: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def route(self) -> str: ...
-    @property
-    def status(self) -> int: ...
-    @property
-    def ended_ns(self) -> int: ...
-    @property
-    def duration_ns(self) -> int: ...
-    @property
-    def request_id(self) -> str: ...
-    @property
-    def project_id(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,16 +196,14 @@ def _fill_span(target: Any, span: Span) -> None:
     context = span.context
     target.trace_id, target.span_id = context.trace_id, context.span_id
     target.parent_span_id = context.parent_id
-    target.name, target.kind = f"{span.method} {span.route}", SERVER
+    target.name, target.kind = span.name, span.kind
     target.end_time_unix_nano = span.ended_ns
     target.start_time_unix_nano = span.ended_ns - span.duration_ns
-    _add_attribute(target.attributes, "http.request.method", span.method)
-    _add_attribute(target.attributes, "http.route", span.route)
-    _add_attribute(target.attributes, "http.response.status_code", span.status)
-    _add_attribute(target.attributes, "hedgerow.request_id", span.request_id)
-    if span.project_id is not None:
-        _add_attribute(target.attributes, "hedgerow.project_id", span.project_id)
-    if span.status >= FIRST_SERVER_ERROR:
+    for key, value in span.attributes.items():
+        _add_attribute(target.attributes, key, value)
+    for link in span.links:
+        target.links.add(trace_id=link.trace_id, span_id=link.span_id)
+    if span.is_error:
         target.status.code = ERROR
 
 

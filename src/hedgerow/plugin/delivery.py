@@ -103,6 +103,7 @@ class DeliveryContext:
     preview shows the requests made through it. A destination with a protocol of its own calls
     `ctx.check_address` with each IP address before it connects. `await ctx.run_in_thread(function)`
     keeps work that computes or blocks off the event loop, which all destinations share.
+    `ctx.traceparent` is the W3C trace context to send on, empty if there is none.
     """
 
     http: HttpClient
@@ -111,6 +112,7 @@ class DeliveryContext:
     tables: TableWriter = UNAVAILABLE
     run_in_thread: RunInThread = run_inline
     check_address: CheckAddress = refuse_address
+    traceparent: str = ""
 
     @property
     def aside(self) -> RunInThread:

@@ -1,11 +1,8 @@
 """The HTTP side of the service: every endpoint, and the gateway in front of them."""
 
 import asyncio
-import os
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from starlette.applications import Starlette
 
@@ -14,7 +11,6 @@ from hedgerow.app.http.endpoints import build_api_endpoints, build_sdk_endpoints
 from hedgerow.app.http.internal import InternalApp
 from hedgerow.app.http.services import HttpServices
 from hedgerow.app.metrics import connection_gauges
-from hedgerow.app.periodic_tasks import PeriodicTask
 from hedgerow.flags.edge.documents import EdgeDocuments
 from hedgerow.http.console.console import ConsoleEndpoints, LoginMethods
 from hedgerow.http.console.files import ConsoleFileCache
@@ -32,21 +28,16 @@ from hedgerow.http.server.connections import (
 )
 from hedgerow.http.server.gateway import Gateway
 from hedgerow.http.server.health import Readiness
-from hedgerow.http.server.metrics import Metrics
 from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.request_queues import RequestQueues
 from hedgerow.http.server.senders import Senders
-from hedgerow.http.server.spans import SpanLog
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.lib.logs import is_human_readable
-from hedgerow.lib.threads import run_in_thread
-from hedgerow.outbound.otlp import OtlpExporter, OtlpOptions, read_otlp_options
 from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCache
 from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.directory import Directory
 from hedgerow.settings import Settings
 from hedgerow.storage.engine.database import Database
-
-TRACES_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +55,11 @@ class HttpEdge:
     # Serves the other processes of this machine.
     internal_app: InternalApp
     directory: Directory
-    export_tasks: Sequence[PeriodicTask]
 
 
 def build_http(container: Container) -> HttpEdge:
-    otlp = read_otlp_options(os.environ)
-    spans = SpanLog(otlp.sample_ratio) if otlp.traces_url else None
+    span_log = container.telemetry.spans
+    spans = None if span_log is None else RequestSpans(span_log)
     services = HttpServices(container, asyncio.Event(), spans)
     readiness = Readiness(lambda: _ping(container.database))
     settings = container.settings
@@ -113,34 +103,7 @@ def build_http(container: Container) -> HttpEdge:
             gateway, services.edge_documents, container.state.directory, container.flag_cache
         ),
         directory=container.state.directory,
-        export_tasks=build_export_tasks(otlp, spans, container.metrics),
     )
-
-
-def build_export_tasks(
-    options: OtlpOptions, spans: SpanLog | None, metrics: Metrics
-) -> list[PeriodicTask]:
-    """Tasks that send traces and metrics to an OpenTelemetry collector, if there is one."""
-    if not options.is_enabled:
-        return []
-    exporter = OtlpExporter(options)
-
-    async def export_spans() -> None:
-        assert spans is not None
-        await run_in_thread(partial(exporter.export_spans, spans.take()))
-
-    async def export_metrics() -> None:
-        await run_in_thread(partial(exporter.export_metrics, list(metrics.collect())))
-
-    tasks = []
-    if spans is not None:
-        tasks.append(
-            PeriodicTask(name="export traces", interval_s=TRACES_INTERVAL_S, run=export_spans)
-        )
-    if options.metrics_url:
-        interval_s = options.metrics_interval_s
-        tasks.append(PeriodicTask(name="export metrics", interval_s=interval_s, run=export_metrics))
-    return tasks
 
 
 def build_connection_table(settings: Settings, origins: Origins) -> ConnectionTable:

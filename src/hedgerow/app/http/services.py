@@ -25,7 +25,7 @@ from hedgerow.http.payload.body_memory import BodyMemory
 from hedgerow.http.payload.workers import PayloadWorkers
 from hedgerow.http.sdk.sdk_config import SdkConfigs
 from hedgerow.http.server.proxies import Origins
-from hedgerow.http.server.spans import SpanLog
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.ingestion.read_barrier import FreshEvaluationData
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
@@ -46,7 +46,7 @@ class HttpServices:
     which they are built."""
 
     def __init__(
-        self, container: Container, stopping: asyncio.Event, spans: SpanLog | None = None
+        self, container: Container, stopping: asyncio.Event, spans: RequestSpans | None = None
     ) -> None:
         self.spans = spans
         settings, database = container.settings, container.database

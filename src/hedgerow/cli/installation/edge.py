@@ -40,7 +40,8 @@ def edge(
 
     HEDGEROW_EDGE_KEYS has the secret keys of the projects. Definitions come from the service and
     follow its changes; the last ones are kept in the data directory, for the time when the service
-    is away. Captured events are sent on to the service.
+    is away. Captured events are sent on to the service; while that is not possible, they wait in
+    the data directory.
     """
     settings = load_command_settings(
         _log.warning, host=host, port=port, data_dir=data, server_url=_parse_origin(origin)

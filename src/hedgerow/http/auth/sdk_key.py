@@ -49,10 +49,28 @@ async def find_sdk_project(
     return project
 
 
+async def check_key_of_project(value: str, directory: Directory, project: Project) -> None:
+    """Raises NotAuthenticated or Forbidden if this is no key for SDKs of the project."""
+    if value.startswith(SECRET_KEY_PREFIX):
+        found = await _find_secret(value, directory)
+        if found is None or found.id != project.id:
+            raise AuthenticationFailed
+        return
+    caller = await find_caller(value, directory)
+    if caller is None:
+        raise AuthenticationFailed
+    check_project_access(caller, project)
+    check_scope(caller, SCOPE, project)
+
+
+async def _find_secret(value: str, directory: Directory) -> Project | None:
+    return await find_cached_or_stored(value, directory.find_secret, directory.find_new_secret)
+
+
 async def _find_by_secret_key(
     value: str, directory: Directory, project_id: str, token: str
 ) -> Project:
-    project = await find_cached_or_stored(value, directory.find_secret, directory.find_new_secret)
+    project = await _find_secret(value, directory)
     if project is None:
         raise AuthenticationFailed(
             "Project secret API key is invalid. It may have been rotated: "

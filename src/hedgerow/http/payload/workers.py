@@ -74,6 +74,9 @@ class CaptureArguments(msgspec.Struct, frozen=True, kw_only=True):
     segment: SegmentCall | None = None
     # The W3C trace context of the request, for deliveries.
     traceparent: str = ""
+    # When this service got a request that an edge process received at `now`. A request that is
+    # sent again has another one: the same one would not count as repeated.
+    accepted_at: datetime | None = None
 
 
 def parse_events(payload: Any, arguments: CaptureArguments, max_events: int) -> CaptureBatch:
@@ -95,6 +98,11 @@ def parse_events(payload: Any, arguments: CaptureArguments, max_events: int) -> 
         ip=arguments.ip,
         randomness=arguments.randomness,
     )
+    if (accepted_at := arguments.accepted_at) is not None:
+        replace = msgspec.structs.replace
+        batch = replace(
+            batch, events=[replace(each, accepted_at=accepted_at) for each in batch.events]
+        )
     if arguments.traceparent:
         for event in batch.events:
             event.properties.setdefault(TRACEPARENT, arguments.traceparent)

@@ -2,7 +2,9 @@
 `/i/v1/analytics/events`, and Segment's `/v1/track` with its siblings.
 """
 
+from datetime import datetime
 from functools import lru_cache, partial
+from typing import Protocol
 from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope
@@ -32,12 +34,12 @@ from hedgerow.http.payload.workers import (
     V1Headers,
     parse_events,
 )
+from hedgerow.http.sdk.edge_receipt import Receipt, check_receipt_key, read_receipt
 from hedgerow.http.server.headers import read_basic_user, read_bearer, read_header
 from hedgerow.http.server.proxies import Origins
 from hedgerow.http.server.response import JSON_TYPE, Reply, build_json_reply, build_reply
-from hedgerow.http.server.spans import SpanLog
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.http.server.trace import Trace
-from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.model import CaptureBatch, PackedBatch
 from hedgerow.ingestion.parsing import segment_format
 from hedgerow.ingestion.parsing.request import AllEventsRejected
@@ -46,6 +48,7 @@ from hedgerow.lib.clock import Clock
 from hedgerow.lib.random_bytes import RandomBytesPool
 from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.directory import Directory
+from hedgerow.projects.model import ProjectId
 
 # SDKs of different ages send events to different paths, which all work alike.
 EVENT_PATHS = ("/capture", "/e", "/track", "/batch", "/i/v0/e", "/i/v0/ai/batch")
@@ -88,18 +91,31 @@ GET_OPTIONS: Options = {
 }
 
 
+class Acceptance(Protocol):
+    """What takes the events of a request: the service stores them, see `ingestion/accept.py`."""
+
+    @property
+    def bucket_count(self) -> int: ...
+
+    async def accept(self, project_id: ProjectId, batch: CaptureBatch, now: datetime) -> None: ...
+
+    async def accept_packed(
+        self, project_id: ProjectId, batch: PackedBatch, now: datetime
+    ) -> None: ...
+
+
 class CaptureEndpoints:
     tag = "Capture"
 
     def __init__(  # noqa: PLR0913 - collaborators
         self,
         directory: Directory,
-        capture: Capture,
+        capture: Acceptance,
         payloads: PayloadReader,
         origins: Origins,
         clock: Clock,
         limits: CallLimits,
-        spans: SpanLog | None = None,
+        spans: RequestSpans | None = None,
     ) -> None:
         self._limits = limits
         self._spans = spans
@@ -213,12 +229,17 @@ class CaptureEndpoints:
     ) -> tuple[CaptureBatch | PackedBatch, AppError | None]:
         """Read and store a batch. Return it with the error to raise if no event was valid."""
         query: bytes = scope["query_string"]
+        now = self._clock()
+        receipt, edge_key = read_receipt(scope) or (None, "")
         arguments = CaptureArguments(
-            now=self._clock(),
+            now=now if receipt is None else receipt.find_moment(now),
+            accepted_at=None if receipt is None else now,
             query_sent_at_ms=parse_sent_at_ms(query) if query else None,
             is_engage=is_engage,
-            ip=self._origins.client(scope).text,
-            randomness=self._randomness.take_uuid7_bytes(),
+            ip=self._find_address(scope, receipt),
+            randomness=(
+                self._randomness.take_uuid7_bytes() if receipt is None else receipt.randomness
+            ),
             bucket_count=self._capture.bucket_count,
             v1=v1,
             segment=segment,
@@ -228,15 +249,25 @@ class CaptureEndpoints:
         trace.mark("body")
         project = await find_project_by_token(self._directory, batch.token)
         trace.project_id = project.id
+        if receipt is not None:
+            await check_receipt_key(edge_key, self._directory, project)
         trace.mark("access")
         if isinstance(batch, PackedBatch):
             self._limits.admit_capture(project.id, batch.event_count)
-            await self._capture.accept_packed(project.id, batch, arguments.now)
+            await self._capture.accept_packed(project.id, batch, now)
         else:
             self._limits.admit_capture(project.id, len(batch.events))
-            await self._capture.accept(project.id, batch, arguments.now)
+            await self._capture.accept(project.id, batch, now)
         trace.mark("store")
         return batch, refusal
+
+    def _find_address(self, scope: Scope, receipt: Receipt | None) -> str:
+        """Return the address of the client, which an edge process knows. If that is a trusted
+        proxy, the forwarded addresses count, as those of any other proxy."""
+        client = self._origins.client(scope)
+        if receipt is None or (scope["client"] and self._origins.is_proxy(scope["client"][0])):
+            return client.text
+        return receipt.ip
 
     def _find_traceparent(self, trace: Trace) -> str:
         """Return the trace context that deliveries continue; empty without tracing."""

@@ -33,7 +33,7 @@ from hedgerow.http.server.response import (
     header_lines,
 )
 from hedgerow.http.server.senders import Senders
-from hedgerow.http.server.spans import SpanLog
+from hedgerow.http.server.spans import RequestSpans
 from hedgerow.http.server.trace import SCOPE_KEY, Trace
 
 # Counts a public call of a client. Raises RateLimitExceeded.
@@ -85,7 +85,7 @@ class Gateway:
         senders: Senders,
         admit_client: AdmitClient,
         stopping: asyncio.Event | None = None,
-        spans: SpanLog | None = None,
+        spans: RequestSpans | None = None,
     ) -> None:
         # The server enforces their limits.
         self.open_connections = open_connections

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from starlette.types import Receive, Scope
 
@@ -22,8 +23,14 @@ class Readiness:
 
     tag = "Probes"
 
-    def __init__(self, check: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        check: Callable[[], Awaitable[None]],
+        describe: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        """`describe` returns further fields of the readiness."""
         self._check = check
+        self._describe = describe
         self.waiting_for: str | None = "starting"
         self.draining = asyncio.Event()
         # Handlers by path that answer while the process waits.
@@ -52,7 +59,9 @@ class Readiness:
             except AppError as error:
                 missing = f"database: {error.detail}"
         if missing is None:
-            return build_json_reply(200, {"status": "ready", "missing": []}, NO_STORE)
+            return build_json_reply(
+                200, {"status": "ready", "missing": [], **self._describe()}, NO_STORE
+            )
         return build_json_reply(
             503, {"status": "not ready", "missing": [missing]}, NO_STORE, (b"retry-after", b"1")
         )

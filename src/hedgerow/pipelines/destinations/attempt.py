@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from hedgerow.events.model import Event
+from hedgerow.events.tracing import SpanLog
 from hedgerow.lib.sync_bridge import run_bridged
 from hedgerow.lib.text import replace_unstorable_characters
+from hedgerow.pipelines.destinations.delivery_spans import DeliverySpan
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.delivery import (
@@ -57,8 +59,10 @@ class OutboundClients:
     run_in_thread: RunInThread = run_inline
     check_address: CheckAddress = refuse_address
     templates: TemplateRenderer | None = None
+    # Where the spans of deliveries are collected, if they are exported.
+    spans: SpanLog | None = None
 
-    def context_at(self, now: datetime) -> DeliveryContext:
+    def context_at(self, now: datetime, traceparent: str) -> DeliveryContext:
         return DeliveryContext(
             http=self.http,
             files=self.files,
@@ -66,6 +70,7 @@ class OutboundClients:
             run_in_thread=self.run_in_thread,
             check_address=self.check_address,
             now=now,
+            traceparent=traceparent,
         )
 
 
@@ -88,9 +93,21 @@ async def attempt_delivery(
 
     Exceptions, timeouts and a wrong number of outcomes count as failures.
     """
+    span = DeliverySpan(events, clients.spans)
+    context = clients.context_at(now, span.traceparent)
+    outcomes = await _attempt(target, events, clients, context)
+    span.end(target.project_id, target.record_id, outcomes)
+    return outcomes
 
+
+async def _attempt(
+    target: DeliveryTarget,
+    events: Sequence[Event],
+    clients: OutboundClients,
+    context: DeliveryContext,
+) -> Sequence[Outcome]:
     async def call() -> Sequence[Outcome]:
-        return await target.deliver(events, target.settings, clients.context_at(now))
+        return await target.deliver(events, target.settings, context)
 
     try:
         async with asyncio.timeout(DELIVERY_TIMEOUT_S):

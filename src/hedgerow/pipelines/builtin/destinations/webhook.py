@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.events.model import TRACEPARENT, Event
+from hedgerow.events.model import Event
 from hedgerow.lib import jsonio
 from hedgerow.lib.text import truncate
 from hedgerow.plugin.component import Component, Family, SettingField, Settings, SettingType
@@ -40,9 +40,6 @@ MAX_HEADER_BYTES = 16_000
 
 # `token` and `field-value` of RFC 9110, without bytes beyond ASCII.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_TRACEPARENT = re.compile(
-    rf'"{re.escape(TRACEPARENT)}": ?"(00-[0-9a-f]{{32}}-[0-9a-f]{{16}}-[0-9a-f]{{2}})"'
-)
 _HEADER_VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
 
 
@@ -91,22 +88,12 @@ def render_body(event: Event, settings: Settings) -> Any:
 async def deliver(
     events: Sequence[Event], settings: Settings, ctx: DeliveryContext
 ) -> Sequence[Outcome]:
-    traceparent = find_traceparent(events)
-
     async def send(bodies: Mapping[str, Any]) -> Outcome:
-        request = _build_request(bodies, settings, ctx.now, traceparent)
+        request = _build_request(bodies, settings, ctx.now, ctx.traceparent)
         response = await ctx.http.send(request)
         return classify_response(response, ctx.now)
 
     return await deliver_rendered(events, lambda event: render_body(event, settings), send)
-
-
-def find_traceparent(events: Sequence[Event]) -> str:
-    """Return the trace context of the request that sent a single event; empty for several."""
-    if len(events) != 1 or TRACEPARENT not in events[0].properties:
-        return ""
-    found = _TRACEPARENT.search(events[0].properties)
-    return found[1] if found else ""
 
 
 def _build_request(

@@ -1,0 +1,217 @@
+"""Sends the requests of the inbox on, in their order for each person and group."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import structlog
+
+from hedgerow.edge.inbox.file import InboxFileError, WaitingRequest
+from hedgerow.edge.inbox.queue import Inbox
+from hedgerow.edge.sources import EdgeSource
+from hedgerow.http.sdk.edge_receipt import HEADER, EdgeKeyRefused
+from hedgerow.lib import jsonio
+from hedgerow.outbound.origin_client import (
+    OriginClient,
+    OriginRequest,
+    OriginResponse,
+    OriginUnreachable,
+)
+from hedgerow.projects.model import ProjectId
+
+# Requests of one project that the origin gets at the same time.
+MAX_PARALLEL = 16
+TIMEOUT_S = 30.0
+FIRST_PAUSE_S = 0.25
+MAX_PAUSE_S = 30.0
+# How often to look for dead letters that a command lets wait again.
+RELOAD_INTERVAL_S = 5.0
+# Answers after which the same request may succeed later, beside those of 500 and above.
+TEMPORARY = frozenset((408, 425, 429))
+
+_log = structlog.get_logger("hedgerow.edge")
+
+
+class Outcome(Enum):
+    SENT = "sent"
+    REFUSED = "refused"
+    NOT_SENT = "not sent"
+
+
+class InboxSender:
+    def __init__(self, inbox: Inbox, client: OriginClient) -> None:
+        self._inbox = inbox
+        self._client = client
+        self._contact = asyncio.Event()
+        self._problems: dict[ProjectId, str] = {}
+        self.sent = 0
+
+    def wake(self) -> None:
+        """The origin answers again: try now."""
+        self._contact.set()
+
+    async def run_reloads(self) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_INTERVAL_S)
+            try:
+                await self._inbox.reload()
+            except (InboxFileError, OSError) as error:
+                _log.debug("the inbox cannot be read", reason=str(error))
+
+    async def run(self, source: EdgeSource, project_id: ProjectId) -> None:
+        """Send the requests of a project until cancelled."""
+        changed = self._inbox.get_changed(project_id)
+        pause_s = FIRST_PAUSE_S
+        while True:
+            if not self._inbox.has_waiting(project_id):
+                changed.clear()
+                await changed.wait()
+            self._contact.clear()
+            try:
+                is_done = await self._send_some(source, project_id)
+            except (InboxFileError, OSError) as error:
+                is_done = False
+                self._report(project_id, f"the inbox cannot be used: {error}")
+            if is_done:
+                pause_s = FIRST_PAUSE_S
+                continue
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._contact.wait()
+                pause_s = FIRST_PAUSE_S
+            except TimeoutError:
+                pause_s = min(2 * pause_s, MAX_PAUSE_S)
+
+    async def _send_some(self, source: EdgeSource, project_id: ProjectId) -> bool:
+        """Send the first requests that wait. Return whether the origin has answered all."""
+        requests = await self._inbox.fetch(project_id)
+        if not requests:
+            # They are being written.
+            await asyncio.sleep(FIRST_PAUSE_S / 10)
+            return True
+        self._inbox.set_oldest(project_id, requests[0].receipt.received_us)
+        window = _Window(self, source.key)
+        outcomes = await window.send(requests)
+        sent = [each for each in requests if outcomes.get(each.id) is Outcome.SENT]
+        refused = [
+            (each, window.reasons[each.id])
+            for each in requests
+            if outcomes.get(each.id) is Outcome.REFUSED
+        ]
+        for each, reason in refused:
+            _log.error(
+                "the origin refuses a stored request: `hedgerow edge-inbox` lists it",
+                project_id=project_id,
+                path=each.path.partition("?")[0],
+                reason=reason,
+            )
+        if sent or refused:
+            await self._inbox.finish(sent, refused)
+            self.sent += len(sent)
+        if window.problem:
+            self._report(project_id, window.problem)
+            return False
+        if project_id in self._problems:
+            _log.info("stored requests are sent on again", project_id=project_id)
+            del self._problems[project_id]
+        return True
+
+    async def send_one(self, request: WaitingRequest, key: str) -> OriginResponse:
+        receipt = (HEADER.decode(), request.receipt.encode(key))
+        return await self._client.forward(
+            OriginRequest(
+                method=request.method,
+                path=request.path,
+                headers=[*request.headers, receipt],
+                body=request.body,
+                timeout_s=TIMEOUT_S,
+            )
+        )
+
+    def _report(self, project_id: ProjectId, problem: str) -> None:
+        """Log each problem once, not with each attempt."""
+        if problem != self._problems.get(project_id):
+            self._problems[project_id] = problem
+            _log.warning("stored requests wait", project_id=project_id, reason=problem)
+
+
+class _Window:
+    """Some requests in their order. Each one waits for those before it that change the same person
+    or group. After the first that cannot be sent, no further one is."""
+
+    def __init__(self, sender: InboxSender, key: str) -> None:
+        self._sender = sender
+        self._key = key
+        self._places = asyncio.Semaphore(MAX_PARALLEL)
+        self.problem = ""
+        self.reasons: dict[int, str] = {}
+
+    async def send(self, requests: Sequence[WaitingRequest]) -> Mapping[int, Outcome]:
+        tasks: dict[int, asyncio.Task[Outcome]] = {}
+        last_of_key: dict[int, asyncio.Task[Outcome]] = {}
+        barrier: asyncio.Task[Outcome] | None = None
+        async with asyncio.TaskGroup() as group:
+            for each in requests:
+                if each.keys:
+                    before = {last_of_key[key] for key in each.keys if key in last_of_key}
+                    before |= {barrier} if barrier is not None else set()
+                else:
+                    before = set(tasks.values())
+                work: Coroutine[Any, Any, Outcome] = self._send_after(before, each)
+                tasks[each.id] = task = group.create_task(work)
+                last_of_key.update(dict.fromkeys(each.keys, task))
+                if not each.keys:
+                    barrier = task
+        return {id: task.result() for id, task in tasks.items()}
+
+    async def _send_after(
+        self, before: set["asyncio.Task[Outcome]"], request: WaitingRequest
+    ) -> Outcome:
+        for each in before:
+            if await asyncio.shield(each) is Outcome.NOT_SENT:
+                return Outcome.NOT_SENT
+        async with self._places:
+            return Outcome.NOT_SENT if self.problem else await self._send(request)
+
+    async def _send(self, request: WaitingRequest) -> Outcome:
+        try:
+            response = await self._sender.send_one(request, self._key)
+        except OriginUnreachable as error:
+            self.problem = str(error)
+            return Outcome.NOT_SENT
+        if response.status < 300:
+            return Outcome.SENT
+        reason = describe_refusal(response)
+        if is_refused_for_good(response):
+            self.reasons[request.id] = reason
+            return Outcome.REFUSED
+        self.problem = reason
+        return Outcome.NOT_SENT
+
+
+def is_refused_for_good(response: OriginResponse) -> bool:
+    """Whether the origin would answer the same later. Another key may still be accepted."""
+    return (
+        400 <= response.status < 500
+        and response.status not in TEMPORARY
+        and not is_key_refused(response)
+    )
+
+
+def is_key_refused(response: OriginResponse) -> bool:
+    return response.status == EdgeKeyRefused.status and (
+        _read_fields(response).get("code") == EdgeKeyRefused.code
+    )
+
+
+def describe_refusal(response: OriginResponse) -> str:
+    return f"{response.status} {_read_fields(response).get('detail', '')}".strip()
+
+
+def _read_fields(response: OriginResponse) -> Mapping[str, Any]:
+    try:
+        found = jsonio.parse(response.body)
+    except jsonio.JsonError:
+        return {}
+    return found if isinstance(found, dict) else {}

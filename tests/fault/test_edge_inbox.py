@@ -1,0 +1,258 @@
+"""The origin and the edge process are killed and frozen while clients send events to the edge
+process: what was acknowledged is stored once, in the order of each person.
+"""
+
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fault.small_disk import fill_up, mount_disk
+from tests.support.edge import LiveEdge, Origin, query
+from tests.support.live import PROJECT_KEY, Installation, find_free_port, wait_for
+
+TIMEOUT_S = 120
+WRITERS = ("ann", "bob", "cleo", "dan")
+BEFORE_KILL = 40
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Iterator[Origin]:
+    made = Origin(Installation(data=tmp_path / "origin", settings={}))
+    try:
+        yield made
+    finally:
+        made.server.process.send_signal(signal.SIGCONT)
+        made.server.stop()
+
+
+class _Writer(threading.Thread):
+    """Sends numbered events of one person without uuids, one after the other, none twice."""
+
+    def __init__(self, address: str, name: str, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._address = address
+        self._name = name
+        self._stop_writing = stop
+        self.acknowledged: list[int] = []
+        self.unexpected: list[str] = []
+
+    def run(self) -> None:
+        with httpx.Client(base_url=self._address, timeout=TIMEOUT_S) as client:
+            for number in itertools.count():
+                if self._stop_writing.is_set():
+                    return
+                try:
+                    answer = client.post("/e/", json=build_event(self._name, number))
+                except httpx.TransportError:
+                    # The edge process is being restarted, and may have the event.
+                    time.sleep(0.02)
+                    continue
+                if answer.status_code == 200:
+                    self.acknowledged.append(number)
+                elif answer.status_code != 503:
+                    self.unexpected.append(f"{answer.status_code} {answer.text}")
+
+
+def build_event(name: str, number: int) -> dict[str, Any]:
+    return {
+        "api_key": PROJECT_KEY,
+        "event": "counted",
+        "distinct_id": name,
+        "properties": {"number": number},
+        "$set": {"last": number},
+    }
+
+
+def read_metric(edge: LiveEdge, name: str) -> float:
+    text = httpx.get(f"{edge.address}/metrics", timeout=TIMEOUT_S).text
+    line = next(line for line in text.splitlines() if line.startswith(f"{name} "))
+    return float(line.split()[1])
+
+
+def wait_until_sent(edge: LiveEdge) -> None:
+    wait_for(lambda: read_metric(edge, "hedgerow_edge_inbox_requests") == 0, TIMEOUT_S)
+
+
+def assert_stored(origin: Origin, writers: list[_Writer]) -> None:
+    """Each acknowledged event once, no event twice, in the order of each person."""
+    rows = query(
+        origin,
+        "SELECT distinct_id, properties.number, person.properties.last FROM events"
+        " WHERE event = 'counted' ORDER BY created_at, properties.number",
+    )
+    for name, writer in zip(WRITERS, writers, strict=True):
+        assert not writer.unexpected
+        numbers = [int(row[1]) for row in rows if row[0] == name]
+        assert len(numbers) == len(set(numbers)), "an event is stored twice"
+        assert set(writer.acknowledged) <= set(numbers), "an acknowledged event is lost"
+        assert numbers == sorted(numbers), "the order is not kept"
+        assert {int(row[2]) for row in rows if row[0] == name} == {numbers[-1]}
+
+
+class Scene:
+    """An edge process on a fixed port, and writers that use it all the time."""
+
+    def __init__(self, origin: Origin, data: Path) -> None:
+        self.origin = origin
+        self._data = data
+        self._port = find_free_port()
+        self._stop = threading.Event()
+        self.edge = self.start_edge()
+        address = f"http://127.0.0.1:{self._port}"
+        self.writers = [_Writer(address, name, self._stop) for name in WRITERS]
+        for each in self.writers:
+            each.start()
+        self.wait_for_more()
+
+    def start_edge(self) -> LiveEdge:
+        self.edge = LiveEdge(
+            self._data, self.origin.address, self.origin.secret, port=self._port
+        ).wait_ready()
+        return self.edge
+
+    def wait_for_more(self) -> None:
+        """Wait until each writer has further acknowledgements."""
+        before = [len(each.acknowledged) for each in self.writers]
+        wait_for(
+            lambda: all(
+                len(each.acknowledged) >= number + BEFORE_KILL
+                for each, number in zip(self.writers, before, strict=True)
+            ),
+            TIMEOUT_S,
+        )
+
+    def finish(self) -> None:
+        self._stop.set()
+        for each in self.writers:
+            each.join(TIMEOUT_S)
+            assert not each.is_alive()
+        wait_until_sent(self.edge)
+        assert read_metric(self.edge, "hedgerow_edge_inbox_dead_letters") == 0
+        self.edge.stop()
+        assert_stored(self.origin, self.writers)
+
+
+def test_origin_is_killed(origin: Origin, tmp_path: Path) -> None:
+    scene = Scene(origin, tmp_path / "edge")
+    for _ in range(2):
+        origin.server.kill()
+        scene.wait_for_more()
+        origin.start()
+        scene.wait_for_more()
+    scene.finish()
+
+
+def test_origin_is_frozen(origin: Origin, tmp_path: Path) -> None:
+    """It gets requests when it goes on whose events wait in the inbox, too."""
+    scene = Scene(origin, tmp_path / "edge")
+    origin.server.process.send_signal(signal.SIGSTOP)
+    scene.wait_for_more()
+    origin.server.process.send_signal(signal.SIGCONT)
+    scene.finish()
+
+
+def test_edge_is_killed_while_it_stores_and_while_it_sends(origin: Origin, tmp_path: Path) -> None:
+    scene = Scene(origin, tmp_path / "edge")
+    origin.server.kill()
+    for _ in range(2):
+        scene.wait_for_more()
+        scene.edge.kill()
+        scene.start_edge()
+    scene.wait_for_more()
+    origin.start()
+    wait_for(lambda: read_metric(scene.edge, "hedgerow_edge_inbox_sent_total") > 0, TIMEOUT_S)
+    scene.edge.kill()
+    scene.start_edge()
+    scene.wait_for_more()
+    # Both.
+    scene.edge.kill()
+    origin.server.kill()
+    scene.start_edge()
+    scene.wait_for_more()
+    origin.start()
+    scene.finish()
+
+
+def test_full_disk_refuses_events(origin: Origin, tmp_path: Path) -> None:
+    with mount_disk(tmp_path / "disk", "24m") as disk:
+        settings = {"min_free_disk_mb": "0"}
+        with LiveEdge(disk / "edge", origin.address, origin.secret, **settings) as edge:
+            origin.server.kill()
+            assert_full_and_free(
+                edge,
+                lambda: fill_up(disk / "filler"),
+                lambda: (disk / "filler").unlink(),
+            )
+            origin.start()
+            wait_until_sent(edge)
+    numbers = [row[0] for row in query(origin, "SELECT properties.number FROM events")]
+    assert sorted(map(int, numbers)) == [0, 1]
+
+
+def assert_full_and_free(edge: LiveEdge, take: Any, give: Any) -> None:
+    def capture(number: int, size: int = 0) -> httpx.Response:
+        event = build_event("ann", number)
+        event["properties"]["text"] = "x" * size
+        return httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S)
+
+    assert capture(0).status_code == 200
+    take()
+    for _ in range(3):
+        refused = capture(100, 900_000)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "10"), refused.text
+    decided = httpx.post(
+        f"{edge.address}/decide?v=3",
+        json={"api_key": PROJECT_KEY, "distinct_id": "ann", "person_properties": {"plan": "a"}},
+        timeout=TIMEOUT_S,
+    )
+    assert decided.json()["featureFlags"]["all"] is True
+    assert httpx.get(f"{edge.address}/_readiness").status_code == 200
+    give()
+    assert capture(1).status_code == 200
+    assert edge.errors.count("the inbox cannot be used") == 1
+
+
+def test_full_inbox_refuses_events(origin: Origin, tmp_path: Path) -> None:
+    settings = {"edge_inbox_max_mb": "1"}
+    with LiveEdge(tmp_path / "edge", origin.address, origin.secret, **settings) as edge:
+        origin.server.kill()
+        numbers = []
+        for number in range(10):
+            event = build_event("ann", number)
+            event["properties"]["text"] = "x" * 300_000
+            answer = httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S)
+            if answer.status_code == 200:
+                numbers.append(number)
+            else:
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
+        assert numbers == [0, 1, 2]
+        origin.start()
+        wait_until_sent(edge)
+        # The file gives the space back.
+        folder = tmp_path / "edge" / "edge-inbox"
+        wait_for(lambda: sum(each.stat().st_size for each in folder.iterdir()) < 200_000, TIMEOUT_S)
+    stored = query(origin, "SELECT properties.number FROM events ORDER BY created_at")
+    assert [int(row[0]) for row in stored] == numbers
+
+
+def test_damaged_inbox_is_moved_away(origin: Origin, tmp_path: Path) -> None:
+    data = tmp_path / "edge"
+    (data / "edge-inbox").mkdir(parents=True)
+    (data / "edge-inbox" / "inbox.sqlite").write_bytes(b"no database" * 1000)
+    with LiveEdge(data, origin.address, origin.secret) as edge:
+        origin.server.kill()
+        event = build_event("ann", 0)
+        answer = httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S)
+        assert answer.status_code == 200
+        [moved] = (data / "edge-inbox").glob("*.damaged-*")
+        assert moved.read_bytes() == b"no database" * 1000
+        assert "damaged" in edge.errors
+        origin.start()
+        wait_until_sent(edge)
