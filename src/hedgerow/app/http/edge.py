@@ -15,6 +15,7 @@ from hedgerow.app.http.internal import InternalApp
 from hedgerow.app.http.services import HttpServices
 from hedgerow.app.metrics import connection_gauges
 from hedgerow.app.periodic_tasks import PeriodicTask
+from hedgerow.app.startup import ping
 from hedgerow.flags.edge.documents import EdgeDocuments
 from hedgerow.http.console.console import ConsoleEndpoints, LoginMethods
 from hedgerow.http.console.files import ConsoleFileCache
@@ -44,7 +45,6 @@ from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCa
 from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.directory import Directory
 from hedgerow.settings import Settings
-from hedgerow.storage.engine.database import Database
 
 TRACES_INTERVAL_S = 5.0
 
@@ -71,7 +71,7 @@ def build_http(container: Container) -> HttpEdge:
     otlp = read_otlp_options(os.environ)
     spans = SpanLog(otlp.sample_ratio) if otlp.traces_url else None
     services = HttpServices(container, asyncio.Event(), spans)
-    readiness = Readiness(lambda: _ping(container.database))
+    readiness = Readiness(lambda: ping(container.database))
     settings = container.settings
     log = AccessLog(
         sys.stderr,
@@ -167,7 +167,3 @@ def _build_api(container: Container, services: HttpServices) -> Starlette:
     ]
     api = build_api(handlers, services.authenticator)
     return api
-
-
-async def _ping(database: Database) -> None:
-    await database.version()
