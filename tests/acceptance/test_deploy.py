@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +115,11 @@ def check_probes(container: dict[str, Any], address: str) -> None:
     for probe in container.keys() & {"startupProbe", "livenessProbe", "readinessProbe"}:
         request = container[probe]["httpGet"]
         assert request["port"] == "metrics"
-        url = address + request["path"]
-        wait_for(lambda url=url: httpx.get(url, timeout=60).is_success, 120)
+        wait_for(partial(is_successful, address + request["path"]), 120)
+
+
+def is_successful(url: str) -> bool:
+    return httpx.get(url, timeout=60).is_success
 
 
 def run_health_check(address: str) -> int:
