@@ -213,7 +213,7 @@ class Settings(SignInSettings):
     metrics_port: int = define_setting(
         0,
         parse_whole_number(0, 65535),
-        "Port for the metrics alone. 0: at /metrics, on the port of the service.",
+        "Port for the metrics and the probes. 0: the metrics are on the port of the service.",
     )
     metrics_host: str = define_setting(
         "127.0.0.1",

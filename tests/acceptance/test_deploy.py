@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hedgerow import __version__
 from hedgerow.lib.encryption import generate_encryption_key
 from hedgerow.settings import find_unknown_variables
 from tests.support.clickhouse_http import ClickHouseTestServer
-from tests.support.live import LiveServer, LiveWorker, run_hedgerow
+from tests.support.live import LiveServer, LiveWorker, find_free_port, run_hedgerow, wait_for
 from tests.support.postgres import PostgresTestServer
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,8 @@ def test_compose_and_kubernetes_run_the_same_commands() -> None:
     services = COMPOSE["services"]
     assert services["init"]["command"] == INIT["args"]
     assert services["web"]["command"] == WEB["args"]
-    assert services["worker"]["command"] == WORKER["args"][:1]
+    # The health check of the image needs a port.
+    assert services["worker"]["command"] == [*WORKER["args"], "--metrics-port", "8000"]
     assert 'ENTRYPOINT ["hedgerow"]' in DOCKERFILE
 
 
@@ -93,18 +95,31 @@ def test_commands_and_probes_work_as_plain_processes(
     again = run_hedgerow(*INIT["args"], data=tmp_path / "init", **settings)
     assert again.returncode == 0
     assert WEB["args"][0] == "serve"
-    assert WORKER["args"][:2] == ["worker", "--metrics-port"]
+    assert WORKER["args"] == ["worker"]
     worker = LiveWorker(tmp_path / "worker", "--metrics-port", "0", **settings)
+    port = find_free_port()
     try:
-        with LiveServer(tmp_path / "web", *WEB["args"][1:], **settings) as web:
-            for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-                path = WEB[probe]["httpGet"]["path"]
-                assert httpx.get(web.address + path, timeout=60).status_code == 200
+        with LiveServer(tmp_path / "web", *WEB["args"][1:], metrics_port=port, **settings) as web:
+            check_probes(WEB, f"http://127.0.0.1:{port}")
             assert run_health_check(web.address) == 0
             worker.wait_ready()
-        assert WORKER["livenessProbe"]["httpGet"]["path"] == "/metrics"
+        check_probes(WORKER, worker.metrics_address)
+        assert run_health_check(worker.metrics_address) == 0
     finally:
         worker.stop()
+
+
+def check_probes(container: dict[str, Any], address: str) -> None:
+    """Send the probes of a container to another address of the port that they name."""
+    assert {"name": "metrics", "containerPort": 9000} in container["ports"]
+    for probe in container.keys() & {"startupProbe", "livenessProbe", "readinessProbe"}:
+        request = container[probe]["httpGet"]
+        assert request["port"] == "metrics"
+        wait_for(partial(is_successful, address + request["path"]), 120)
+
+
+def is_successful(url: str) -> bool:
+    return httpx.get(url, timeout=60).is_success
 
 
 def run_health_check(address: str) -> int:

@@ -140,8 +140,13 @@ def test_metrics_on_a_port_of_their_own_are_not_on_that_of_the_service(tmp_path:
             path: httpx.get(own + path, timeout=60, verify=False).status_code
             for path in ("/metrics/", "/", "/metrics/x", "/x/metrics", "/favicon.ico")
         }
+        probes = {
+            path: httpx.get(own + path, timeout=60, verify=False).json()["status"]
+            for path in ("/_liveness", "/_liveness/", "/_readiness", "/_readiness/")
+        }
     assert metrics.status_code == 200
     assert statuses == dict.fromkeys(statuses, 404) | {"/metrics/": 200}
+    assert list(probes.values()) == ["ok", "ok", "ready", "ready"]
     assert 'route="/metrics",status="404"' in metrics.text
     assert server.get_status("/_liveness") is None
 

@@ -238,10 +238,14 @@ class LiveWorker(LiveProcess):
         super().__init__(data, "worker", *arguments, **settings)
 
     @property
-    def metrics(self) -> str:
-        found = re.search(r"Metrics: +(\S+)\n", self.output)
+    def metrics_address(self) -> str:
+        found = re.search(r"Metrics: +(\S+)/metrics\n", self.output)
         assert found is not None, self.output
-        return httpx.get(found[1], timeout=60, verify=False).text
+        return found[1]
+
+    @property
+    def metrics(self) -> str:
+        return httpx.get(f"{self.metrics_address}/metrics", timeout=60, verify=False).text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ async def run_service(
     ]
     background = asyncio.create_task(_run(container, tasks, http.readiness, events))
     try:
-        with _expose_metrics(container.metrics, settings):
+        with _expose_metrics(container.metrics, http.readiness, settings):
             async with container.telemetry.run(container.metrics.collect):
                 yield http
     finally:
@@ -75,10 +75,12 @@ async def run_service(
         http.log.flush()
 
 
-def _expose_metrics(metrics: Metrics, settings: Settings) -> AbstractContextManager[object]:
+def _expose_metrics(
+    metrics: Metrics, readiness: Readiness, settings: Settings
+) -> AbstractContextManager[object]:
     if not settings.metrics_port:
         return contextlib.nullcontext()
-    return metrics.serve(settings.metrics_host, settings.metrics_port)
+    return metrics.serve(settings.metrics_host, settings.metrics_port, readiness.answer)
 
 
 async def _run(

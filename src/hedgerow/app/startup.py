@@ -7,6 +7,7 @@ from typing import TypeVar
 import structlog
 
 from hedgerow.errors import Unavailable
+from hedgerow.storage.engine.database import Database
 
 T = TypeVar("T")
 
@@ -33,3 +34,7 @@ async def wait_for_database(
                 _log.warning("waiting for the database", reason=error.detail)
                 last_reason = error.detail
         await asyncio.sleep(RETRY_INTERVAL_S)
+
+
+async def ping(database: Database) -> None:
+    await database.version()

@@ -8,9 +8,10 @@ from hedgerow.app.background_tasks import build_shared_tasks, build_worker_tasks
 from hedgerow.app.container import build_container
 from hedgerow.app.periodic_tasks import run_tasks
 from hedgerow.app.pipelines import register_components
-from hedgerow.app.startup import wait_for_database
+from hedgerow.app.startup import ping, wait_for_database
 from hedgerow.app.state import state_location
 from hedgerow.errors import OperatorError, Unavailable
+from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.lib.threads import run_in_thread
@@ -33,11 +34,12 @@ async def run_worker(
     """Run the background tasks until cancelled. `ready` receives the URL of the metrics, or ""."""
     container = build_container(settings, _sealer(settings))
     try:
-        with _expose(container.metrics, metrics_address) as address:
+        readiness = Readiness(lambda: ping(container.database))
+        with _expose(container.metrics, readiness, metrics_address) as address:
             location = state_location(settings)
 
             def report(waiting_for: str) -> None:
-                """A worker answers no probe; its log has the reason."""
+                readiness.waiting_for = waiting_for
 
             await wait_for_database(
                 lambda: run_in_thread(lambda: _check_schema(location)), "migrations", report
@@ -46,6 +48,7 @@ async def run_worker(
             await wait_for_database(
                 lambda: register_components(container.pipelines), "components", report
             )
+            readiness.waiting_for = None
             tasks = [*build_shared_tasks(container), *build_worker_tasks(container)]
             async with container.telemetry.run(container.metrics.collect):
                 await run_tasks(tasks, container.task_health)
@@ -61,8 +64,10 @@ def _sealer(settings: Settings) -> EncryptionKeys:
         return EncryptionKeys([generate_encryption_key()])
 
 
-def _expose(metrics: Metrics, at: MetricsAddress | None) -> AbstractContextManager[str]:
-    return nullcontext("") if at is None else metrics.serve(at.host, at.port)
+def _expose(
+    metrics: Metrics, readiness: Readiness, at: MetricsAddress | None
+) -> AbstractContextManager[str]:
+    return nullcontext("") if at is None else metrics.serve(at.host, at.port, readiness.answer)
 
 
 def _check_schema(location: DatabaseLocation) -> None:

@@ -110,7 +110,7 @@ async def run_gateway(
     running = asyncio.create_task(following)
     try:
         with (
-            metrics.serve(settings.metrics_host, settings.metrics_port)
+            metrics.serve(settings.metrics_host, settings.metrics_port, gateway.readiness.answer)
             if settings.metrics_port
             else contextlib.nullcontext()
         ):

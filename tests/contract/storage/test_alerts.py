@@ -166,6 +166,15 @@ async def test_a_process_that_dies_leaves_the_check_to_others(world: World) -> N
     assert found.alert.next_check_at > world.now
 
 
+async def test_a_claim_from_before_the_clock_was_set_back_does_not_count(world: World) -> None:
+    await world.create()
+    later = world.now + timedelta(hours=1)
+    store = SqlAlertStore(world.stores.database)
+    assert len(await store.claim_due(later, later + CLAIM_DURATION, 10)) == 1
+    await world.checker.check_due()
+    assert world.queries == 1
+
+
 async def test_an_error_is_a_state_and_an_outage_is_not(world: World) -> None:
     id = (await world.create()).alert.id
     world.failure = Unavailable("The event store is away.")

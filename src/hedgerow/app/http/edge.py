@@ -11,6 +11,7 @@ from hedgerow.app.http.endpoints import build_api_endpoints, build_sdk_endpoints
 from hedgerow.app.http.internal import InternalApp
 from hedgerow.app.http.services import HttpServices
 from hedgerow.app.metrics import connection_gauges
+from hedgerow.app.startup import ping
 from hedgerow.flags.edge.documents import EdgeDocuments
 from hedgerow.http.console.console import ConsoleEndpoints, LoginMethods
 from hedgerow.http.console.files import ConsoleFileCache
@@ -37,7 +38,6 @@ from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCa
 from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.directory import Directory
 from hedgerow.settings import Settings
-from hedgerow.storage.engine.database import Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def build_http(container: Container) -> HttpEdge:
     span_log = container.telemetry.spans
     spans = None if span_log is None else RequestSpans(span_log)
     services = HttpServices(container, asyncio.Event(), spans)
-    readiness = Readiness(lambda: _ping(container.database))
+    readiness = Readiness(lambda: ping(container.database))
     settings = container.settings
     log = AccessLog(
         sys.stderr,
@@ -130,7 +130,3 @@ def _build_api(container: Container, services: HttpServices) -> Starlette:
     ]
     api = build_api(handlers, services.authenticator)
     return api
-
-
-async def _ping(database: Database) -> None:
-    await database.version()

@@ -8,6 +8,7 @@ request is refused before it costs more than the refusal.
 
 import asyncio
 import socket
+from _socket import socket as PlainSocket
 from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
@@ -17,11 +18,14 @@ import structlog
 
 from hedgerow.lib.eager import start_eagerly
 
-# Bounds of an iteration. The others wait for the next one.
+# Bounds of an iteration: the connections that it opens, and its time. The others wait for the next
+# one. It may take longer while requests are refused: a refusal must not come late.
 MAX_ACCEPTS = 256
 ACCEPTING_S = 0.01
+REFUSING_S = 0.02
 # A request that is answered without a connection of the event loop fits into this.
 MAX_EARLY_BYTES = 4096
+PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
 # The part of the connection limit that is accepted at once: connections which others replace keep
 # their file descriptors until the end of the iteration.
 MAX_SHARE = 1 / 4
@@ -56,6 +60,7 @@ class Acceptor:
         self._is_refusing = is_refusing
         self._find_early_answer = find_early_answer
         self._listening = listening
+        self._kind = int(listening.family), int(listening.type), listening.proto
         self._max_accepts = max(1, min(MAX_ACCEPTS, int(max_connections * MAX_SHARE)))
         self._create_protocol = create_protocol
         self._loop = asyncio.get_running_loop()
@@ -84,10 +89,13 @@ class Acceptor:
             self.start()
 
     def _accept(self) -> None:
-        deadline = perf_counter() + ACCEPTING_S
-        for _ in range(self._max_accepts):
+        is_refusing = self._is_refusing
+        deadline = perf_counter() + (REFUSING_S if is_refusing() else ACCEPTING_S)
+        opened = 0
+        while opened < self._max_accepts:
             try:
-                connection, peer = self._listening.accept()
+                # What socket.accept calls, without an object of the slower class.
+                number, peer = self._listening._accept()  # type: ignore[attr-defined]
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -95,33 +103,36 @@ class Acceptor:
                 self.stop()
                 self._retry = self._loop.call_later(RETRY_S, self.start)
                 return
-            connection.setblocking(False)
-            if not self._is_refusing() or not self._answer_early(connection, peer):
-                self._open(connection)
+            if not is_refusing() or not self._answer_early(number, peer):
+                self._open(socket.socket(*self._kind, fileno=number))
+                opened += 1
             if perf_counter() > deadline:
                 return
 
     def _open(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
         rest = start_eagerly(self._loop.connect_accepted_socket(self._create_protocol, connection))
         if rest is not None:
             task: asyncio.Task[object] = self._loop.create_task(rest)
             self._tasks.add(task)
             task.add_done_callback(self._forget)
 
-    def _answer_early(self, connection: socket.socket, peer: Any) -> bool:
+    def _answer_early(self, number: int, peer: Any) -> bool:
         """Answer the request that a new connection has already received, if no handler is needed
         for that."""
+        # Cheaper than socket.socket, which converts its arguments to enumerations.
+        connection = PlainSocket(*self._kind, number)
         with suppress(OSError):
-            data = connection.recv(MAX_EARLY_BYTES, socket.MSG_PEEK)
+            data = connection.recv(MAX_EARLY_BYTES, PEEK)
             # A Unix socket has no address.
             answer = self._find_early_answer(peer[0] if peer else "", data)
-            if answer is None:
-                return False
-            # To close it with unread bytes would discard the answer.
-            connection.recv(MAX_EARLY_BYTES)
-            connection.send(answer)
-            connection.close()
-            return True
+            if answer is not None:
+                # To close it with unread bytes would discard the answer.
+                connection.recv(MAX_EARLY_BYTES, socket.MSG_DONTWAIT)
+                connection.send(answer, socket.MSG_DONTWAIT)
+                connection.close()
+                return True
+        connection.detach()
         return False
 
     def _forget(self, task: asyncio.Task[object]) -> None:

@@ -13,6 +13,7 @@ from hedgerow.http.server.response import NO_STORE, Reply, build_json_reply
 from hedgerow.http.server.trace import Trace
 
 LIVENESS_PATH = "/_liveness"
+READINESS_PATH = "/_readiness"
 STOPPING = "shutting down"
 ALIVE = build_json_reply(200, {"status": "ok"}, NO_STORE)
 
@@ -49,9 +50,18 @@ class Readiness:
         """Check that the process runs."""
         return ALIVE
 
-    @fast_endpoint("GET", "/_readiness", is_probe=True, name="readiness", response=HealthStatus)
+    @fast_endpoint("GET", READINESS_PATH, is_probe=True, name="readiness", response=HealthStatus)
     async def show_readiness(self, _: Scope, __: Receive, ___: Trace) -> Reply:
         """Check that the process can serve requests; the response lists missing dependencies."""
+        return await self._describe()
+
+    async def answer(self, path: str) -> Reply | None:
+        """Answer a probe on another port than that of the service. Return None for other paths."""
+        if path.rstrip("/") == LIVENESS_PATH:
+            return ALIVE
+        return await self._describe() if path.rstrip("/") == READINESS_PATH else None
+
+    async def _describe(self) -> Reply:
         missing = STOPPING if self.draining.is_set() else self.waiting_for
         if missing is None:
             try:

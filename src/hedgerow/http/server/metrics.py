@@ -2,11 +2,15 @@
 service.
 """
 
+import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import accumulate, chain
+from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from prometheus_client import (
@@ -32,6 +36,21 @@ from hedgerow.http.server.trace import Trace
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
+# How long a probe on the port of the metrics waits for the event loop.
+PROBE_TIMEOUT_S = 10.0
+BACKLOG = 128
+
+NOT_FOUND = build_reply(
+    404,
+    b"Not found. There are /metrics, /_liveness and /_readiness.\n",
+    (b"content-type", b"text/plain; charset=utf-8"),
+)
+NO_ANSWER = build_reply(
+    503, b"The process does not answer.\n", (b"content-type", b"text/plain; charset=utf-8")
+)
+
+# Returns the answer to a probe by its path, None for other paths. Runs in the event loop.
+AnswerProbe = Callable[[str], Coroutine[Any, Any, Reply | None]]
 # Name, help, value. Read on each scrape, so that they cost nothing per request.
 Gauges = Callable[[], Iterable[tuple[str, str, float]]]
 
@@ -109,9 +128,10 @@ class Metrics(Collector):
         return build_reply(200, body, (b"content-type", CONTENT_TYPE_LATEST.encode()))
 
     @contextmanager
-    def serve(self, host: str, port: int) -> Iterator[str]:
-        """Serve the metrics on their own port, from a thread, instead of the service's port. All
-        other paths are not found."""
+    def serve(self, host: str, port: int, answer_probe: AnswerProbe) -> Iterator[str]:
+        """Serve the metrics on their own port, from a thread, instead of the service's port. The
+        probes are answered there too, however many connections wait for the service. All other
+        paths are not found."""
         self.is_on_service_port = False
         try:
             server, _ = start_http_server(port, host, self._registry)
@@ -119,7 +139,18 @@ class Metrics(Collector):
             raise OperatorError(
                 f"Cannot serve metrics on {host}:{port}: {error.strerror or error}."
             ) from None
-        server.set_app(_serve_only_metrics(make_wsgi_app(self._registry)))
+        server.socket.listen(BACKLOG)
+        loop = asyncio.get_running_loop()
+
+        def answer(path: str) -> Reply | None:
+            waiting = asyncio.run_coroutine_threadsafe(answer_probe(path), loop)
+            try:
+                return waiting.result(PROBE_TIMEOUT_S)
+            except (TimeoutError, CancelledError):  # the event loop is blocked, or ends
+                waiting.cancel()
+                return NO_ANSWER
+
+        server.set_app(_build_app(make_wsgi_app(self._registry), answer))
         try:
             yield f"http://{host}:{server.server_port}/metrics"
         finally:
@@ -151,13 +182,19 @@ class Metrics(Collector):
             yield each.metric()
 
 
-def _serve_only_metrics(app: WSGIApplication) -> WSGIApplication:
+def _build_app(
+    metrics_app: WSGIApplication, answer: Callable[[str], Reply | None]
+) -> WSGIApplication:
     """Wrap prometheus_client's application, which answers every path with the metrics."""
 
     def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if environ.get("PATH_INFO") in ("/metrics", "/metrics/"):
-            return app(environ, start_response)
-        start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
-        return [b"Not found. The metrics are at /metrics.\n"]
+        path = environ.get("PATH_INFO", "")
+        if path in ("/metrics", "/metrics/"):
+            return metrics_app(environ, start_response)
+        reply = answer(path) or NOT_FOUND
+        status = HTTPStatus(reply.status)
+        headers = [(name.decode(), value.decode()) for name, value in reply.headers]
+        start_response(f"{status} {status.phrase}", headers)
+        return [reply.body]
 
     return serve

@@ -12,17 +12,28 @@ import structlog
 from hedgerow.errors import Unavailable
 from hedgerow.http.server.errors import build_error_reply
 from hedgerow.http.server.metrics import LabelledMetric
+from hedgerow.http.server.response import Header, header_lines
 from hedgerow.projects.model import ProjectId
 
 LOG_INTERVAL_S = 60.0
 # Each project adds time series. Projects above this limit share one.
 MAX_LABELLED = 200
+# Longer heads are not simple: known ones are kept.
+MAX_SIMPLE_BYTES = 4096
 
 # Pages of other sites may read it: what they requested is not examined before it is refused.
 OVERLOADED = build_error_reply(
     Unavailable("The service has more requests than it can answer. Try again shortly."),
     (b"access-control-allow-origin", b"*"),
 )
+
+OVERLOADED_HEAD = OVERLOADED.head
+CLOSING = b"connection: close\r\n\r\n"
+# The headers that all responses have and their rendered bytes. The server makes a new list every
+# second, because of the date.
+_rendered_headers: tuple[object, bytes] = None, b""
+# The same list, and whole refusals.
+_rendered_refusals: tuple[object, tuple[bytes, bytes]] = None, (b"", b"")
 
 _REQUEST_LINE = re.compile(rb"(?:GET|POST) (/[^ ?\r\n]*)(?:\?[^ \r\n]*)? HTTP/1\.1(?=\r\n)")
 # Headers that decide where a request ends, and whether the connection stays open.
@@ -36,10 +47,12 @@ _log = structlog.get_logger("hedgerow.limits")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleHead:
-    """`closes` is whether the client wants the connection to be closed."""
+    """`request_bytes` is the size of head and body, `closes` is whether the client wants the
+    connection to be closed."""
 
+    raw: bytes
     path: str
-    body_bytes: int
+    request_bytes: int
     closes: bool
 
 
@@ -73,10 +86,17 @@ class Refusals:
         )
 
 
+def find_simple_head(data: bytes) -> SimpleHead | None:
+    """Return the head of a request if the bytes are exactly that request, and a plain one."""
+    end = data.find(b"\r\n\r\n", 0, MAX_SIMPLE_BYTES)
+    head = parse_simple_head(data[: end + 4]) if end > 0 else None
+    return head if head is not None and len(data) == head.request_bytes else None
+
+
 @lru_cache(maxsize=1024)
 def parse_simple_head(head: bytes) -> SimpleHead | None:
-    """Parse the head of a request, from its first line to its last header. Return None for all but
-    the plainest requests. Clients repeat themselves, so that most heads are known."""
+    """Parse the head of a request, with the empty line at its end. Return None for all but the
+    plainest requests. Clients repeat themselves, so that most heads are known."""
     line = _REQUEST_LINE.match(head)
     if line is None:
         return None
@@ -89,4 +109,25 @@ def parse_simple_head(head: bytes) -> SimpleHead | None:
             closes = value == b"close"
         else:
             return None
-    return SimpleHead(path=line[1].decode("latin-1"), body_bytes=body_bytes, closes=closes)
+    path = line[1].decode("latin-1")
+    return SimpleHead(raw=head, path=path, request_bytes=len(head) + body_bytes, closes=closes)
+
+
+def render_headers(headers: list[Header]) -> bytes:
+    global _rendered_headers
+    known, lines = _rendered_headers
+    if headers is not known:
+        lines = header_lines(headers)
+        _rendered_headers = headers, lines
+    return lines
+
+
+def render_refusals(headers: list[Header]) -> tuple[bytes, bytes]:
+    """Return a refusal that keeps its connection, and one that closes it."""
+    global _rendered_refusals
+    known, refusals = _rendered_refusals
+    if headers is not known:
+        head = OVERLOADED_HEAD + render_headers(headers)
+        refusals = head + b"\r\n" + OVERLOADED.body, head + CLOSING + OVERLOADED.body
+        _rendered_refusals = headers, refusals
+    return refusals

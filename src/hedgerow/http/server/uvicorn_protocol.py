@@ -23,7 +23,15 @@ from hedgerow.http.server.connections import ConnectionState, ConnectionTable
 from hedgerow.http.server.errors import build_error_reply
 from hedgerow.http.server.health import ALIVE, LIVENESS_PATH
 from hedgerow.http.server.proxies import is_valid_host, parse_authority
-from hedgerow.http.server.refusals import OVERLOADED, parse_simple_head
+from hedgerow.http.server.refusals import (
+    CLOSING,
+    OVERLOADED,
+    OVERLOADED_HEAD,
+    SimpleHead,
+    find_simple_head,
+    render_headers,
+    render_refusals,
+)
 from hedgerow.http.server.request_queues import RequestQueue, RequestQueues, Sender
 from hedgerow.http.server.response import WRITE_RESPONSE_KEY, header_lines
 from hedgerow.http.server.senders import Senders
@@ -31,12 +39,10 @@ from hedgerow.lib.eager import start_eagerly
 
 UVICORN_VERSIONS = ">=0.54,<0.55"
 MAX_HEADER_BYTES = 64 * 1024
-CLOSING = b"connection: close\r\n\r\n"
 UPGRADE_HEADERS = (b"upgrade", b"connection", b"http2-settings")
 INVALID_HOST = "Exactly one Host header with a host name or an address is required."
 REFUSED = b"HTTP/1.1 429 "
 REFUSAL_PAUSE_S = 0.1
-OVERLOADED_HEAD = OVERLOADED.head
 LIVENESS_LINES = tuple(f"GET {LIVENESS_PATH}{end}".encode() for end in (" ", "/ "))
 # So many bytes are parsed at once. A client may send many requests without waiting for responses,
 # or a body in many tiny chunks.
@@ -46,18 +52,41 @@ BODY_PIECE_BYTES = 4 * 1024
 SURPLUS_TIMEOUT_S = 2.0
 
 
-# uvicorn's default headers and their rendered bytes. uvicorn makes a new list every second.
-_rendered_defaults: list[Any] = [None, b""]
-# The same, and a whole refusal that keeps or closes its connection.
-_rendered_refusals: list[Any] = [None, b"", b""]
-
-
 class BoundedProtocol(HttpToolsProtocol):
     """Limits connections, the size and duration of headers and trailers, and the wait for a client
     that does not read. Invalid HTTP gets the common error shape.
 
     One timer per connection checks `_deadline`; uvicorn creates and cancels a timer per request.
     """
+
+    # With more than 30 attributes in its dictionary, an object is slower.
+    __slots__ = (
+        "_active_cycle",
+        "_deadline",
+        "_extensions",
+        "_has_turn",
+        "_has_waited",
+        "_held",
+        "_held_at",
+        "_in_headers",
+        "_is_quick",
+        "_is_surplus",
+        "_last_head",
+        "_last_queue",
+        "_may_be_large",
+        "_progress",
+        "_queue",
+        "_reading_task",
+        "_rejection",
+        "_sender",
+        "_since",
+        "_timer",
+        "_token",
+        "_token_at",
+        "_unparsed_bytes",
+        "_waiting",
+        "address",
+    )
 
     header_timeout_s = 30.0
     queues: ClassVar[RequestQueues]
@@ -94,7 +123,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._is_quick = False
         # Who sends requests on this connection; None before there were many requests.
         self._sender: Sender = None
-        self._token = b""
+        # What it sent last while requests were refused.
+        self._last_head: SimpleHead | None = None
+        self._last_queue = self._queue
+        self._token, self._token_at = b"", 0
         # Bytes that are parsed later: after the response, or in another iteration.
         self._held, self._held_at = b"", 0
         self._has_turn = False
@@ -133,6 +165,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._extensions.clear()
 
     def data_received(self, data: bytes) -> None:
+        if self.queues.is_refusing and self._refuse(data):
+            return
         if self._rejection is not None:
             return
         if self._held or self._waiting or self._is_answering():
@@ -144,33 +178,47 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self._parse_pieces(data)
 
-    def _receive_in_crowd(self, data: bytes) -> None:
-        # Most connections send requests of one project.
-        if not self._token or self._token not in data:
-            self._sender, self._token = self.senders.find(self.address, data)
-        queues, can_parse = self.queues, self.queues.can_parse()
-        if can_parse and len(data) <= HEAD_PIECE_BYTES and not queues.is_refusing:
-            self._parse(data)
-        elif not self._queue_unparsed(data, must_wait=not can_parse):
-            self._parse_pieces(data)
-
-    def _queue_unparsed(self, data: bytes, *, must_wait: bool) -> bool:
-        """Refuse a request if its sender has too many, or let it wait. Return False if it need not
-        wait, or if the bytes are not exactly one simple request: then the parser reads it."""
-        end = data.find(b"\r\n\r\n")
-        head = parse_simple_head(data[:end]) if end > 0 and self._is_simple() else None
-        if head is None or len(data) != end + 4 + head.body_bytes:
+    def _refuse(self, data: bytes) -> bool:
+        """Refuse a request whose sender has too many. Return False if the bytes are not exactly one
+        simple request, or if it is to be served. At overload most requests end here."""
+        cycle = self._active_cycle
+        if (cycle is not None and not cycle.response_complete) or not self._is_simple():
             return False
-        queue, _ = self.find_queue(head.path)
-        if queue.refuses(self._sender):
-            self._refuse_unparsed(queue, closes=head.closes)
-        elif must_wait:
+        head, queue = self._last_head, self._last_queue
+        # Most connections repeat themselves.
+        if head is None or len(data) != head.request_bytes or not data.startswith(head.raw):
+            head = self._last_head = find_simple_head(data)
+            if head is None:
+                return False
+            queue = self._last_queue = self.find_queue(head.path)[0]
+        if not self._token or not data.startswith(self._token, self._token_at):
+            self._find_sender(data)
+        if not queue.refuses(self._sender):
+            return False
+        queue.refused += 1
+        self._since = self.loop.time()
+        self._deadline = self._since + self.timeout_keep_alive
+        self.transport.write(render_refusals(self.server_state.default_headers)[head.closes])
+        if head.closes:
+            self.transport.close()
+        return True
+
+    def _find_sender(self, data: bytes) -> None:
+        self._sender, self._token = self.senders.find(self.address, data)
+        self._token_at = data.find(self._token)
+
+    def _receive_in_crowd(self, data: bytes) -> None:
+        if not self._token or not data.startswith(self._token, self._token_at):
+            self._find_sender(data)
+        can_parse = self.queues.can_parse()
+        if not can_parse and self._is_simple() and (head := find_simple_head(data)):
             self._waiting = data
             self._deadline = math.inf
-            self.queues.add(queue, self._sender, self._parse_waiting)
+            self.queues.add(self.find_queue(head.path)[0], self._sender, self._parse_waiting)
+        elif can_parse and len(data) <= HEAD_PIECE_BYTES:
+            self._parse(data)
         else:
-            return False
-        return True
+            self._parse_pieces(data)
 
     def _parse_waiting(self) -> None:
         """Parse the request that waits, and start its handler."""
@@ -363,35 +411,29 @@ class BoundedProtocol(HttpToolsProtocol):
             self.queues.begin(queue, sender)
             task.add_done_callback(lambda _: self.queues.end(queue, sender))
 
-    def _refuse_unparsed(self, queue: RequestQueue, *, closes: bool) -> None:
-        queue.refused += 1
-        self._since = self.loop.time()
-        self._deadline = self._since + self.timeout_keep_alive
-        self.transport.write(_render_refusal(self.server_state, closes=closes))
-        if closes:
-            self.transport.close()
-
     @classmethod
     def find_early_answer(cls, address: str, data: bytes, state: ServerState) -> bytes | None:
         """Return the answer to the only request of a new connection, if it needs no handler: that
         the process is alive, or a refusal."""
-        end = data.find(b"\r\n\r\n")
-        head = parse_simple_head(data[:end]) if end > 0 else None
-        if head is None or len(data) != end + 4 + head.body_bytes:
+        head = find_simple_head(data)
+        if head is None:
             return None
         if data.startswith(LIVENESS_LINES):
-            return ALIVE.head + _render_defaults(state) + CLOSING + ALIVE.body
+            return ALIVE.head + render_headers(state.default_headers) + CLOSING + ALIVE.body
         queue, _ = cls.find_queue(head.path)
         if not head.closes or not queue.refuses(cls.senders.find(address, data)[0]):
             return None
         queue.refused += 1
-        return _render_refusal(state, closes=True)
+        return render_refusals(state.default_headers)[True]
 
     def _is_simple(self) -> bool:
         """Whether a whole request can be answered without regard to what came before it."""
-        return not (
+        return self._in_headers and not (
             self._unparsed_bytes
+            or self._waiting
+            or self._held
             or self._is_surplus
+            or self._rejection is not None
             or self.flow.write_paused
             or self.draining.is_set()
         )
@@ -414,7 +456,9 @@ class BoundedProtocol(HttpToolsProtocol):
         ending = b"\r\n" if cycle.keep_alive else CLOSING
         if cycle.scope["method"] == "HEAD":
             body = b""
-        self.transport.write(b"".join((head, _render_defaults(self.server_state), ending, body)))
+        self.transport.write(
+            b"".join((head, render_headers(self.server_state.default_headers), ending, body))
+        )
         cycle.message_event.set()
         if not cycle.keep_alive:
             self.transport.close()
@@ -461,7 +505,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _write_rejection(self, error: AppError) -> None:
         answer = build_error_reply(error)
         self.transport.write(
-            answer.head + _render_defaults(self.server_state) + CLOSING + answer.body
+            answer.head + render_headers(self.server_state.default_headers) + CLOSING + answer.body
         )
         self.transport.close()
 
@@ -542,25 +586,6 @@ class _FlowControl(FlowControl):
     def resume_reading(self) -> None:
         if not self.is_held:
             super().resume_reading()
-
-
-def _render_defaults(state: ServerState) -> bytes:
-    """Return the Date header and others, which uvicorn renews every second."""
-    headers = state.default_headers
-    if headers is not _rendered_defaults[0]:
-        _rendered_defaults[:] = [headers, header_lines(headers)]
-    lines: bytes = _rendered_defaults[1]
-    return lines
-
-
-def _render_refusal(state: ServerState, *, closes: bool) -> bytes:
-    headers = state.default_headers
-    if headers is not _rendered_refusals[0]:
-        lines = OVERLOADED_HEAD + _render_defaults(state)
-        both = (lines + ending + OVERLOADED.body for ending in (b"\r\n", CLOSING))
-        _rendered_refusals[:] = [headers, *both]
-    refusal: bytes = _rendered_refusals[1 + closes]
-    return refusal
 
 
 def _too_many_connections_error() -> Unavailable:

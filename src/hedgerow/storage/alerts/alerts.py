@@ -33,6 +33,7 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.alerts.messages import list_destinations, queue_message
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
+from hedgerow.storage.engine.row_claims import is_free
 from hedgerow.storage.projects import activity
 from hedgerow.storage.projects.projects import lock_project
 from hedgerow.storage.tables import alert_checks as checks_table
@@ -93,7 +94,7 @@ class SqlAlertStore(AlertStore):
         due = (
             (table.c.next_check_at <= now)
             & table.c.enabled.is_(True)
-            & (table.c.claimed_until.is_(None) | (table.c.claimed_until <= now))
+            & is_free(table.c.claimed_until, now, until + (until - now))
         )
         first = select(table.c.id).where(due).order_by(table.c.next_check_at).limit(limit)
         # A process that waited for another's claim finds that the rows are no longer free.

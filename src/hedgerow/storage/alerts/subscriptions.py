@@ -15,6 +15,7 @@ from hedgerow.projects.recurrence import Frequency, Weekday
 from hedgerow.storage.alerts.messages import queue_message
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
+from hedgerow.storage.engine.row_claims import is_free
 from hedgerow.storage.projects import activity
 from hedgerow.storage.projects.projects import lock_project
 from hedgerow.storage.tables import chart_pictures, dashboard_tiles, dashboards, pipeline_records
@@ -90,7 +91,7 @@ class SqlSubscriptionStore(SubscriptionStore):
             (table.c.next_delivery_date <= now)
             & table.c.enabled.is_(True)
             & table.c.deleted.is_(False)
-            & (table.c.claimed_until.is_(None) | (table.c.claimed_until <= now))
+            & is_free(table.c.claimed_until, now, until + (until - now))
         )
         first = select(table.c.id).where(due).order_by(table.c.next_delivery_date).limit(limit)
         # A process that waited for another's claim finds that the rows are no longer free.

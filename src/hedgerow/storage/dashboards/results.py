@@ -12,7 +12,6 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    or_,
     select,
     text,
     update,
@@ -35,6 +34,7 @@ from hedgerow.errors import Throttled
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.database import Database, PreparedQuery
 from hedgerow.storage.engine.generations import event_topic
+from hedgerow.storage.engine.row_claims import is_free
 from hedgerow.storage.flags.flags import flag_topic
 from hedgerow.storage.projects.projects import lock_project
 from hedgerow.storage.tables import insight_results as table
@@ -120,8 +120,8 @@ class SqlResultStore(ResultStore):
     async def claim(
         self, busy: Collection[ProjectId], last: ProjectId, now: datetime, until: datetime
     ) -> Computation | None:
-        free = table.c.wanted_at.is_not(None) & or_(
-            table.c.claimed_until.is_(None), table.c.claimed_until < now
+        free = table.c.wanted_at.is_not(None) & is_free(
+            table.c.claimed_until, now, until + (until - now)
         )
         of_others = free & table.c.project_id.not_in(list(busy))
 

@@ -147,7 +147,7 @@ async def test_in_a_crowd_a_request_waits_unparsed_or_is_refused() -> None:
     protocol, transport = _connect(gateway)
     queues = gateway.queues
     queues.is_crowded = True
-    # Somebody's bytes wait to be parsed, so that these have to wait as well.
+    # Bytes of another connection wait to be parsed, so that these have to wait as well.
     queues.add(queues.unparsed, "other", lambda: None)
     protocol.data_received(REQUEST)
     assert (queues.flags.waiting, protocol.cycle) == (1, None)
@@ -160,6 +160,10 @@ async def test_in_a_crowd_a_request_waits_unparsed_or_is_refused() -> None:
     assert transport.written.startswith(b"HTTP/1.1 503 ")
     assert b"retry-after: 1\r\n" in transport.written.lower()
     assert queues.flags.refused == 1
+    # The same head again is refused without a look at it; that of another queue is not.
+    protocol.data_received(REQUEST)
+    protocol.data_received(REQUEST.replace(b"/fast", b"/slow"))
+    assert (queues.flags.refused, queues.api.waiting) == (2, 1)
     protocol.connection_lost(None)
 
 

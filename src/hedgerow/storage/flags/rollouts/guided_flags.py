@@ -25,6 +25,7 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
+from hedgerow.storage.engine.row_claims import is_free
 from hedgerow.storage.flags.approvals.approval_gate import WriteGate
 from hedgerow.storage.flags.flags import SqlFlagStore, flag_topic, store_flag
 from hedgerow.storage.tables import flags
@@ -177,13 +178,8 @@ class SqlGuideStore(Generic[G, E]):
         table = self._tables.table
         # What is too far ahead was written before the clock was set back.
         ahead = now + self._tables.max_pause
-        is_free = (
-            table.c.claimed_until.is_(None)
-            | (table.c.claimed_until <= now)
-            | (table.c.claimed_until > ahead)
-        )
         is_time = (table.c.next_check_at <= now) | (table.c.next_check_at > ahead)
-        due = is_time & (table.c.state == RUNNING) & is_free
+        due = is_time & (table.c.state == RUNNING) & is_free(table.c.claimed_until, now, ahead)
         first = select(table.c.id).where(due).order_by(table.c.next_check_at).limit(limit)
         # A process that waited for another's claim finds that the rows are no longer free.
         claim = (
