@@ -192,7 +192,7 @@ WORDS = {
     "events dead-letters discard": ("--all", "--yes"),
     "backup": ("DIR", "--data", "while the service runs"),
     "restore": ("DIR", "--data", "hedgerow backup"),
-    "doctor": ("status 1", "--json"),
+    "doctor": ("status 1", "--json", "--clickhouse"),
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import Connection, insert
@@ -17,6 +18,9 @@ from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
 from hedgerow.storage.tables import deliveries, destination_states, pipeline_jobs, pipeline_records
 from hedgerow.storage.tables.ingestion import inbox
 from tests.support.live import PROJECT_KEY, Installation, LiveServer, run_in_process
+
+if TYPE_CHECKING:
+    from tests.support.clickhouse_http import ClickHouseTestServer
 
 Outcomes = Mapping[str, subprocess.CompletedProcess[str]]
 
@@ -193,3 +197,28 @@ def test_json_has_one_object_per_check(folders: Path) -> None:
     assert done.returncode == 1
     assert checks["data directory"]["verdict"] == "problem"
     assert set(checks["clock"]) == {"verdict", "check", "detail"}
+
+
+def test_a_clickhouse_server_is_checked_on_request(
+    folders: Path, clickhouse: "ClickHouseTestServer"
+) -> None:
+    url = clickhouse.create_database()
+    done = run_in_process(
+        "doctor", "--clickhouse", "--json", data=folders / "healthy", clickhouse_url=url
+    )
+    found = {each["check"]: each for each in json.loads(done.stdout)}
+    checks = ("version", "settings", "cluster", "round trip")
+    assert [found[f"ClickHouse {name}"]["verdict"] for name in checks] == ["ok"] * 4, done.stdout
+    assert "stored once and read" in found["ClickHouse round trip"]["detail"]
+    database = url.rpartition("/")[2]
+    left = clickhouse.run(f"SELECT count() FROM system.tables WHERE database = '{database}'")
+    assert left.strip() == b"0"
+
+
+def test_a_missing_clickhouse_server_is_a_problem(folders: Path) -> None:
+    asked = ("doctor", "--clickhouse")
+    unset = run_in_process(*asked, data=folders / "healthy")
+    assert (unset.returncode, "CLICKHOUSE_URL is not set" in unset.stdout) == (1, True)
+    away = run_in_process(*asked, data=folders / "healthy", clickhouse_url="http://127.0.0.1:9/x")
+    assert away.returncode == 1
+    assert re.search("problem *ClickHouse: ", away.stdout), away.stdout

@@ -160,6 +160,7 @@ GOOD_BODIES: dict[str, dict[str, Any]] = {
     "PreviewBody": {"event": "bought", "properties": {"price": 3}},
     "PastEvaluationBody": {"distinct_id": "ann"},
     "ExplanationsBody": {"distinct_id": "ann"},
+    "ProductDocumentBody": {"document": {"version": 1, "flags": []}, "environment": {}},
     "DocumentBody": {"document": {"version": 1}, "environment": {}},
     "NewProjectBody": {"name": "Documented", "timezone": "Europe/Paris"},
     "ProjectChange": {"name": "Documented"},

@@ -9,7 +9,10 @@ from tools.dist import read_project
 from hedgerow.lib.optional_packages import EXTRAS, LazyPackage, MissingPackage, import_package
 
 # Large packages that neither flag evaluation nor the start of the service needs.
-ON_DEMAND = {*EXTRAS, "aiohttp", "alembic", "jinja2", "nats", "pandas", "urllib3"}
+ON_DEMAND = {
+    *(*EXTRAS, "aiohttp", "alembic", "jinja2", "jsonschema_rs", "nats", "pandas", "resvg_py"),
+    "urllib3",
+}
 FRAMEWORKS = {"pydantic", "sqlalchemy", "uvicorn"}
 
 
@@ -30,6 +33,20 @@ def test_flag_evaluation_needs_no_framework() -> None:
 @pytest.mark.parametrize("module", ["http.sdk.decide", "cli.installation.serve"])
 def test_a_start_imports_no_large_package(module: str) -> None:
     assert list_imports(f"hedgerow.{module}") & ON_DEMAND == set()
+
+
+def test_a_command_imports_no_rich() -> None:
+    """structlog imports it if it is there."""
+    program = (
+        "import sys; from hedgerow.cli.commands import COMMANDS, load_command\n"
+        "load_command('serve', COMMANDS['serve'])\n"
+        "print('structlog' in sys.modules, 'rich' in sys.modules)\n"
+        "import rich.console"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True False\n"
 
 
 def test_every_extra_that_an_error_names_exists() -> None:

@@ -4,12 +4,14 @@ same on every machine.
 Work whose cost a client decides: run it in a worker process.
 """
 
-import resvg_py
 from ttf_opensans import OPENSANS_REGULAR, OPENSANS_SEMIBOLD
 
 from hedgerow.charts.draw import draw_chart
 from hedgerow.charts.model import Picture
 from hedgerow.charts.svg import FONT
+from hedgerow.lib.optional_packages import LazyPackage
+
+resvg_py = LazyPackage("resvg_py")
 
 # Sharp on screens with two pixels per point.
 ZOOM = 2

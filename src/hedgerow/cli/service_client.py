@@ -96,21 +96,27 @@ class ServiceClient:
         url = f"{self._url}/api/projects/{self._project}/{path}"
         return self._send(method, url, body, headers)
 
-    def list_all(self, path: str, filters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """Yield the results of all pages of a list."""
-        return _list_pages(partial(self.request, "GET"), path, filters)
+    def list_all(
+        self, path: str, filters: Mapping[str, str], offset: int = 0
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the results of all pages of a list, from an offset."""
+        return _list_pages(partial(self.request, "GET"), path, filters, offset)
 
     def choose_project(self, project: int) -> None:
         """Use this project from now on."""
         self._project = project
 
-    def request_root(self, method: str, path: str, body: Any = None) -> Any:
+    def request_root(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Any:
         """Call a path outside of the project, such as /api/projects/."""
-        return self._send(method, f"{self._url}{path}", body)
+        return self._send(method, f"{self._url}{path}", body, headers)
 
-    def list_root(self, path: str) -> Iterator[dict[str, Any]]:
+    def list_root(
+        self, path: str, filters: Mapping[str, str] | None = None
+    ) -> Iterator[dict[str, Any]]:
         """Yield the results of all pages of a path outside of the project."""
-        return _list_pages(partial(self.request_root, "GET"), path, {})
+        return _list_pages(partial(self.request_root, "GET"), path, filters or {})
 
     def capture(
         self, project_key: str, events: Sequence[Any], *, is_historical: bool = True
@@ -252,9 +258,9 @@ def get_public_address(settings: Settings) -> str:
 
 
 def _list_pages(
-    fetch: Callable[[str], Any], path: str, filters: Mapping[str, str]
+    fetch: Callable[[str], Any], path: str, filters: Mapping[str, str], offset: int = 0
 ) -> Iterator[dict[str, Any]]:
-    offset, has_more = 0, True
+    has_more = True
     while has_more:
         query = urlencode({**filters, "limit": PAGE_SIZE, "offset": offset})
         page = fetch(f"{path}?{query}")

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import jsonschema_rs
-
 from hedgerow.errors import Invalid
 from hedgerow.lib import jsonio
+from hedgerow.lib.optional_packages import LazyPackage
 from hedgerow.lib.text import replace_unstorable_characters
 from hedgerow.projects.validation import check_storable
 
@@ -25,6 +24,9 @@ MAX_PATTERN_BYTES = 256 << 10
 MAX_DETAIL_CHARS = 300
 MAX_CACHED_SCHEMAS = 100
 ATTR = "schema"
+
+# Loaded with the first schema: it needs 6 MB.
+jsonschema_rs = LazyPackage("jsonschema_rs")
 
 DRAFTS = {
     "https://json-schema.org/draft/2020-12/schema",

@@ -13,11 +13,18 @@ from starlette.responses import Response
 from hedgerow.errors import Conflict, NotFound
 from hedgerow.http.auth.access import in_project
 from hedgerow.http.auth.personal_key import check_scope
-from hedgerow.http.call import ProjectCall
+from hedgerow.http.call import Call, ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.payload.fields import Fields, Text
 from hedgerow.http.server.response import JsonResponse
-from hedgerow.projects.as_code import DocumentRequest, ProjectDocuments, from_plain, to_plain
+from hedgerow.projects.as_code import (
+    DocumentPlan,
+    DocumentRequest,
+    ExportedDocument,
+    ProjectDocuments,
+    from_plain,
+    to_plain,
+)
 
 MAX_VARIABLES = 1000
 # The objects whose scope a kind of document needs.
@@ -29,15 +36,18 @@ SCOPE_OBJECTS: Mapping[str, Sequence[str]] = {
 }
 
 
-class DocumentItem(msgspec.Struct, kw_only=True):
-    """A document. `notes` say what it lacks. A secret of a pipeline is `{"!env": NAME}`."""
-
+class DocumentFields(msgspec.Struct, kw_only=True):
     title: str
-    project_id: int
-    project_name: str
     count: str
     notes: Sequence[str]
     document: Mapping[str, Any]
+
+
+class DocumentItem(DocumentFields, kw_only=True):
+    """A document. `notes` say what it lacks. A secret of a pipeline is `{"!env": NAME}`."""
+
+    project_id: int
+    project_name: str
 
 
 class DocumentBody(Fields):
@@ -54,6 +64,15 @@ class DocumentBody(Fields):
         default_factory=dict
     )
 
+    def to_request(self, call: Call) -> DocumentRequest:
+        return DocumentRequest(
+            document=from_plain(self.document),
+            prune=self.prune,
+            environment=self.environment,
+            actor=call.actor,
+            now=call.now,
+        )
+
 
 class DocumentPlanItem(msgspec.Struct, kw_only=True):
     """The names of the objects that a document creates, changes, deletes and keeps, and the changes
@@ -66,6 +85,33 @@ class DocumentPlanItem(msgspec.Struct, kw_only=True):
     deleted: Sequence[str]
     kept: Sequence[str]
     lines: Sequence[str]
+
+
+def render_export(exported: ExportedDocument) -> dict[str, Any]:
+    return {
+        "title": exported.title,
+        "count": exported.count,
+        "notes": exported.notes,
+        "document": to_plain(exported.document),
+    }
+
+
+async def answer_plan(body: DocumentBody, plan: DocumentPlan, owner: str) -> Response:
+    """Apply a plan if the body says so. Raises Conflict if it is not the one that was shown."""
+    is_applied = body.plan is not None and not plan.summary.is_empty
+    if body.plan is not None:
+        if body.plan != plan.fingerprint:
+            raise Conflict(f"The {owner} has changed since the plan was made. Plan again.")
+        if is_applied:
+            await plan.apply()
+    return JsonResponse(
+        DocumentPlanItem(
+            plan=plan.fingerprint,
+            applied=is_applied,
+            lines=plan.lines,
+            **asdict(plan.summary),
+        )
+    )
 
 
 class DocumentEndpoints:
@@ -84,14 +130,10 @@ class DocumentEndpoints:
         """Export the configuration of a project: `flags`, `pipelines`, `definitions` or
         `dashboards`. The key needs the scope to read these objects."""
         exported = await self._find(call, "read").export(call.project)
+        project = call.project
         return JsonResponse(
             DocumentItem(
-                title=exported.title,
-                project_id=call.project.id,
-                project_name=call.project.name,
-                count=exported.count,
-                notes=exported.notes,
-                document=to_plain(exported.document),
+                project_id=project.id, project_name=project.name, **render_export(exported)
             )
         )
 
@@ -108,28 +150,8 @@ class DocumentEndpoints:
         objects."""
         documents = self._find(call, "write")
         body = await call.body(DocumentBody)
-        request = DocumentRequest(
-            document=from_plain(body.document),
-            prune=body.prune,
-            environment=body.environment,
-            actor=call.actor,
-            now=call.now,
-        )
-        plan = await documents.plan(call.project, request)
-        is_applied = body.plan is not None and not plan.summary.is_empty
-        if body.plan is not None:
-            if body.plan != plan.fingerprint:
-                raise Conflict("The project has changed since the plan was made. Plan again.")
-            if is_applied:
-                await plan.apply()
-        return JsonResponse(
-            DocumentPlanItem(
-                plan=plan.fingerprint,
-                applied=is_applied,
-                lines=plan.lines,
-                **asdict(plan.summary),
-            )
-        )
+        plan = await documents.plan(call.project, body.to_request(call))
+        return await answer_plan(body, plan, "project")
 
     def _find(self, call: ProjectCall, action: str) -> ProjectDocuments:
         kind = call.path_param("document_kind")

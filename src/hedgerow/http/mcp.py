@@ -19,11 +19,13 @@ from hedgerow.http.server.headers import read_header
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.http.server.trace import SCOPE_KEY
 from hedgerow.mcp.api_calls import ApiCall, ApiRequest, ApiResponse
-from hedgerow.mcp.protocol import answer_message
+from hedgerow.mcp.protocol import METHOD_NOT_FOUND, VERSIONS, answer_message
 
 # What a request inside of another takes over from it.
 KEPT_SCOPE = ("asgi", "http_version", "scheme", "client", "server", SCOPE_KEY)
 AUTHORIZATION = b"authorization"
+ROUTING_HEADERS = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+STATUSES = {METHOD_NOT_FOUND: 404}
 
 
 class McpEndpoints:
@@ -40,16 +42,30 @@ class McpEndpoints:
         is_documented=False,
     )
     async def answer_assistant(self, call: Call) -> Response:
-        """Answer a message of the Model Context Protocol, revisions 2024-11-05 to 2025-11-25,
-        without a session: `initialize`, `ping`, `tools/list` and `tools/call`. Needs a personal API
-        key as bearer token; each tool needs the scopes in its description."""
+        """Answer a message of the Model Context Protocol without a session: `initialize`, `ping`,
+        `tools/list` and `tools/call` of the revisions 2024-11-05 to 2025-11-25, and
+        `server/discover`, `tools/list` and `tools/call` of 2026-07-28. Needs a personal API key as
+        bearer token; each tool needs the scopes in its description."""
         key = read_header(call.request.scope, AUTHORIZATION)
         if not key:  # a page of another site could send the cookie of a person
             raise NotAuthenticated
         message = await call.raw_body()
         api = _build_api_call(self._find_app(), call.request.scope, key.encode("latin-1"))
-        answer = await call.while_connected(answer_message(message, api, __version__))
-        return Response(status_code=202) if answer is None else JsonResponse(answer)
+        headers = _read_headers(call.request.scope)
+        answer = await call.while_connected(answer_message(message, api, __version__, headers))
+        if answer is None:
+            return Response(status_code=202)
+        code = answer["error"]["code"] if "error" in answer and headers is not None else None
+        return JsonResponse(answer, status_code=200 if code is None else STATUSES.get(code, 400))
+
+
+def _read_headers(scope: Scope) -> dict[str, str] | None:
+    """Return the headers that repeat a part of the message, None if it has an earlier revision, or
+    comes from `hedgerow mcp`, which sends none."""
+    version = read_header(scope, ROUTING_HEADERS[0])
+    if not version or version in VERSIONS:
+        return None
+    return {name.decode(): read_header(scope, name) or "" for name in ROUTING_HEADERS}
 
 
 def _build_api_call(app: ASGIApp, outer: Scope, key: bytes) -> ApiCall:

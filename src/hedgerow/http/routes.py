@@ -17,6 +17,7 @@ from hedgerow.http.api.dead_letters import DeadLetterEndpoints
 from hedgerow.http.api.definitions.actions import ActionEndpoints
 from hedgerow.http.api.definitions.event_definitions import EventDefinitionEndpoints
 from hedgerow.http.api.definitions.property_definitions import PropertyDefinitionEndpoints
+from hedgerow.http.api.environments.documents import ProductDocumentEndpoints
 from hedgerow.http.api.environments.matrix import MatrixEndpoints
 from hedgerow.http.api.environments.organization_flags import OrganizationFlagEndpoints
 from hedgerow.http.api.environments.products import ProductEndpoints
@@ -128,6 +129,7 @@ ENDPOINT_CLASSES: tuple[type[Handler], ...] = (
     PastEvaluationEndpoints,
     OrganizationFlagEndpoints,
     ProductEndpoints,
+    ProductDocumentEndpoints,
     MatrixEndpoints,
     PromotionEndpoints,
     EarlyAccessEndpoints,

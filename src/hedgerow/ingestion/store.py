@@ -274,15 +274,15 @@ class DeadLetterQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetterChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters of a project to retry: one, or those up to an id; None means any."""
+    """Dead letters of a project to retry or discard: one, or those up to an id; None means any."""
 
     project_id: ProjectId
     id: int | None = None
     until: int | None = None
 
 
-class RetriedEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of events that are processed again, and of dead letters that are left."""
+class HandledEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of events that were retried or discarded, and of dead letters that are left."""
 
     events: int
     left: int
@@ -299,8 +299,14 @@ class ProjectDeadLetterStore(Protocol):
 
     async def retry_of_project(
         self, choice: DeadLetterChoice, limit: int, entry: ActivityEntry, now: datetime
-    ) -> RetriedEvents:
+    ) -> HandledEvents:
         """Process the oldest dead letters of a choice again. Records the entry if there are any."""
+        ...
+
+    async def discard_of_project(
+        self, choice: DeadLetterChoice, limit: int, entry: ActivityEntry, now: datetime
+    ) -> HandledEvents:
+        """Delete the oldest dead letters of a choice. Records the entry if there are any."""
         ...
 
 

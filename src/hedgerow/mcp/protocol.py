@@ -1,5 +1,6 @@
 """JSON-RPC messages of the Model Context Protocol. There is no session: each stands alone."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -7,11 +8,20 @@ import msgspec
 from hedgerow.mcp.api_calls import ApiCall, ToolError
 from hedgerow.mcp.tools import TOOLS, Tool
 
-# Revisions whose requests for tools are the same.
+# Revisions whose requests for tools are the same, and begin with `initialize`.
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+# Each request of this revision names it, and nothing precedes it.
+STATELESS_VERSION = "2026-07-28"
+VERSION_FIELD = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_FIELD = "io.modelcontextprotocol/clientCapabilities"
+SERVER_FIELD = "io.modelcontextprotocol/serverInfo"
+# The same for all keys of a version of Hedgerow.
+CACHED_MS = 60_000
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
+HEADER_MISMATCH = -32020
+UNSUPPORTED_VERSION = -32022
 
 INSTRUCTIONS = (
     "Hedgerow holds feature flags, events and persons of projects. Read a flag before you explain "
@@ -20,17 +30,23 @@ INSTRUCTIONS = (
     "data."
 )
 
+CAPABILITIES = {"tools": {"listChanged": False}}
+
 _TOOLS = {tool.name: tool for tool in TOOLS}
 
 
 class _RpcError(Exception):
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code = code
+        self.data = data
 
 
-async def answer_message(message: Any, call: ApiCall, version: str) -> dict[str, Any] | None:
-    """Return the response to a message, None for a notification. `version` is Hedgerow's."""
+async def answer_message(
+    message: Any, call: ApiCall, version: str, headers: Mapping[str, str] | None = None
+) -> dict[str, Any] | None:
+    """Return the response to a message, None for a notification. `version` is Hedgerow's. `headers`
+    are those that must agree with a message of the stateless revision."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         return _build_error(None, INVALID_REQUEST, "Expected one JSON-RPC 2.0 message.")
     id = message.get("id")
@@ -44,10 +60,58 @@ async def answer_message(message: Any, call: ApiCall, version: str) -> dict[str,
             id, INVALID_REQUEST, "`method` is not a text, or `params` not an object."
         )
     try:
-        result = await _answer(message["method"], parameters, call, version)
+        meta = parameters.get("_meta")
+        if headers is not None or (isinstance(meta, dict) and VERSION_FIELD in meta):
+            _check_envelope(message["method"], parameters, headers)
+            result = await _answer_stateless(message["method"], parameters, call, version)
+        else:
+            result = await _answer(message["method"], parameters, call, version)
     except _RpcError as error:
-        return _build_error(id, error.code, str(error))
+        return _build_error(id, error.code, str(error), error.data)
     return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def _check_envelope(
+    method: str, parameters: dict[str, Any], headers: Mapping[str, str] | None
+) -> None:
+    meta = parameters.get("_meta")
+    wanted = meta.get(VERSION_FIELD) if isinstance(meta, dict) else None
+    if not isinstance(wanted, str) or not isinstance(meta.get(CAPABILITIES_FIELD), dict):
+        names = f"{VERSION_FIELD} and {CAPABILITIES_FIELD}"
+        raise _RpcError(INVALID_PARAMS, f"`_meta` of the parameters lacks {names}.")
+    if headers is not None:
+        expected = {"mcp-protocol-version": wanted, "mcp-method": method}
+        if method == "tools/call":
+            expected["mcp-name"] = str(parameters.get("name", ""))
+        for name, value in expected.items():
+            if headers.get(name) != value:
+                raise _RpcError(HEADER_MISMATCH, f"The header {name} differs from the message.")
+    if wanted != STATELESS_VERSION:
+        supported = {"supported": [STATELESS_VERSION], "requested": wanted}
+        raise _RpcError(UNSUPPORTED_VERSION, "The revision is not supported.", supported)
+
+
+async def _answer_stateless(
+    method: str, parameters: dict[str, Any], call: ApiCall, version: str
+) -> dict[str, Any]:
+    result: dict[str, Any]
+    if method == "server/discover":
+        result = {
+            "supportedVersions": [STATELESS_VERSION],
+            "capabilities": CAPABILITIES,
+            "instructions": INSTRUCTIONS,
+        }
+    elif method in ("tools/list", "tools/call"):
+        result = await _answer(method, parameters, call, version)
+    else:
+        raise _RpcError(METHOD_NOT_FOUND, f"Hedgerow has no method {method[:100]!r}.")
+    if method != "tools/call":
+        result |= {"ttlMs": CACHED_MS, "cacheScope": "public"}
+    return {**result, "resultType": "complete", "_meta": {SERVER_FIELD: _describe_server(version)}}
+
+
+def _describe_server(version: str) -> dict[str, str]:
+    return {"name": "hedgerow", "title": "Hedgerow", "version": version}
 
 
 async def _answer(
@@ -58,8 +122,8 @@ async def _answer(
             wanted = parameters.get("protocolVersion")
             return {
                 "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[-1],
-                "capabilities": {"tools": {"listChanged": False}},
-                "serverInfo": {"name": "hedgerow", "title": "Hedgerow", "version": version},
+                "capabilities": CAPABILITIES,
+                "serverInfo": _describe_server(version),
                 "instructions": INSTRUCTIONS,
             }
         case "ping":
@@ -97,5 +161,6 @@ def _read_arguments(tool: Tool, value: Any) -> Any:
         raise ToolError(f"The arguments of {tool.name} are invalid: {error}.") from None
 
 
-def _build_error(id: str | int | None, code: int, message: str) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
+def _build_error(id: str | int | None, code: int, message: str, data: Any = None) -> dict[str, Any]:
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+    return {"jsonrpc": "2.0", "id": id, "error": error}

@@ -14,18 +14,22 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 
 
 def connect(task: dict[str, Any]) -> Client:
+    mode = task.get("mode", "auto")
     if "command" in task:
         first, *others = task["command"]
-        return Client(StdioServerParameters(command=first, args=others, env=task["environment"]))
+        parameters = StdioServerParameters(command=first, args=others, env=task["environment"])
+        return Client(parameters, mode=mode)
     http = create_mcp_http_client(headers={"Authorization": f"Bearer {task['key']}"})
-    return Client(streamable_http_client(task["url"], http_client=http))
+    return Client(streamable_http_client(task["url"], http_client=http), mode=mode)
 
 
 async def run(task: dict[str, Any]) -> dict[str, Any]:
     async with connect(task) as client:
+        version = client.protocol_version
         tools = await client.list_tools()
         results = [await client.call_tool(name, given) for name, given in task["calls"]]
     return {
+        "version": version,
         "tools": [tool.name for tool in tools.tools],
         "results": [
             {

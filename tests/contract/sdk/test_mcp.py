@@ -57,6 +57,8 @@ def run_assistant(
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["tools"] == TOOLS
+    is_legacy = task.get("mode") == "legacy"
+    assert answer["version"] == ("2025-11-25" if is_legacy else "2026-07-28")
     results: list[dict[str, Any]] = answer["results"]
     return results
 
@@ -75,10 +77,14 @@ def create_flag(client: httpx.Client, key: str, **fields: Any) -> dict[str, Any]
     return flag
 
 
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 def test_assistant_reads_explains_queries_and_changes(
-    server: LiveServer, client: httpx.Client, transport: str
+    server: LiveServer, client: httpx.Client, transport: str, mode: str
 ) -> None:
+    """`auto` is the newest revision of the package, `legacy` the newest with a handshake."""
+    task = {**build_task(server, transport), "mode": mode}
+    transport = f"{transport}-{mode}"
     key = f"cart-{transport}"
     create_flag(client, key, filters={"groups": [{"properties": [], "rollout_percentage": 0}]})
     event = {"api_key": "", "event": f"paid {transport}", "distinct_id": "ann"}
@@ -87,7 +93,7 @@ def test_assistant_reads_explains_queries_and_changes(
 
     change = {"flag": key, "rollout_percentage": 100}
     projects, found, reasons, rows, events, draft, applied, late = run_assistant(
-        build_task(server, transport),
+        task,
         ("list_projects", {}),
         ("find_flags", {"search": key, "state": "enabled"}),
         ("explain_evaluation", {"distinct_id": "ann", "flag": key}),
@@ -199,6 +205,35 @@ def test_wrong_arguments_are_errors_that_an_assistant_reads(
     assert answer.status_code == 200
     assert answer.json()["result"]["isError"], answer.text
     assert answer.json()["result"]["content"][0]["text"]
+
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+VERSION = {"MCP-Protocol-Version": "2026-07-28"}
+
+
+@pytest.mark.parametrize(
+    ("method", "meta", "headers", "status", "code"),
+    [
+        ("server/discover", META, VERSION | {"Mcp-Method": "server/discover"}, 200, None),
+        ("server/discover", META, {}, 200, None),
+        ("server/discover", META, VERSION | {"Mcp-Method": "tools/list"}, 400, -32020),
+        ("server/discover", {}, VERSION | {"Mcp-Method": "server/discover"}, 400, -32602),
+        ("ping", META, VERSION | {"Mcp-Method": "ping"}, 404, -32601),
+        ("ping", META | {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}, {}, 200, -32022),
+    ],
+)
+def test_message_of_the_stateless_revision_agrees_with_its_headers(
+    client: httpx.Client, method: str, meta: Any, headers: Any, status: int, code: int | None
+) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": meta}}
+    answer = client.post("/mcp", json=body, headers=headers)
+    assert (answer.status_code, answer.json().get("error", {}).get("code")) == (status, code)
+    if code is None:
+        result = answer.json()["result"]
+        assert (result["resultType"], result["supportedVersions"]) == ("complete", ["2026-07-28"])
 
 
 def test_key_is_needed_and_streams_are_not_offered(

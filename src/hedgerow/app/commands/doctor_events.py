@@ -12,6 +12,7 @@ from hedgerow.app.event_store_requests import StoreAction, request_from_service
 from hedgerow.app.topology import require_stream
 from hedgerow.errors import AppError, OperatorError
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.optional_packages import MissingPackage, import_package
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import has_event_store
 from hedgerow.storage.events import replica_schema, schema
@@ -21,14 +22,32 @@ from hedgerow.storage.migrations.schema_check import summarize_missing
 MAX_LISTED_PARTS = 5
 # A message of the inbox stream is removed within seconds after its events are processed.
 MAX_MESSAGE_AGE_S = 60
+SERVER_CHECK_MODULE = "hedgerow.storage.events.server_check"
 NATS_MODULE = "hedgerow.storage.ingestion.nats_connection"
 NO_TABLES = {f"table {name}" for name in (schema.TABLE, *replica_schema.TABLES)}
 
 
-def check_events(settings: Settings) -> Iterator[CheckResult]:
+def check_events(settings: Settings, *, server: bool = False) -> Iterator[CheckResult]:
+    """With `server`, also check the ClickHouse server, which creates a table for this time."""
     if settings.inbox_url:
         yield _check_inbox_stream(settings)
     yield from check_event_store(settings)
+    if server:
+        yield from _check_server(settings)
+
+
+def _check_server(settings: Settings) -> Iterator[CheckResult]:
+    if not settings.clickhouse_url:
+        detail = "the events are not on a ClickHouse server: HEDGEROW_CLICKHOUSE_URL is not set"
+        yield CheckResult("problem", "ClickHouse", detail)
+        return
+    try:
+        check = import_package(SERVER_CHECK_MODULE).check_server
+        findings = check(settings.clickhouse_url, settings.database_timeout_s)
+    except (AppError, OperatorError, MissingPackage) as error:
+        findings = [("problem", "ClickHouse", str(error))]
+    for verdict, name, detail in findings:
+        yield CheckResult(verdict, name, detail)
 
 
 def _check_inbox_stream(settings: Settings) -> CheckResult:

@@ -33,6 +33,7 @@ from hedgerow.http.api.dead_letters import DeadLetterEndpoints
 from hedgerow.http.api.definitions.actions import ActionEndpoints
 from hedgerow.http.api.definitions.event_definitions import EventDefinitionEndpoints
 from hedgerow.http.api.definitions.property_definitions import PropertyDefinitionEndpoints
+from hedgerow.http.api.environments.documents import ProductDocumentEndpoints
 from hedgerow.http.api.environments.matrix import MatrixEndpoints
 from hedgerow.http.api.environments.organization_flags import OrganizationFlagEndpoints
 from hedgerow.http.api.environments.products import ProductEndpoints, ProductFinder
@@ -304,6 +305,7 @@ def _build_environment_endpoints(
         ProductEndpoints(built.products, finder),
         MatrixEndpoints(directory, container.experiments.experiments, finder, built.matrix),
         PromotionEndpoints(directory, finder, built.promotions, requests),
+        ProductDocumentEndpoints(built.products, finder, built.documents),
     ]
 
 

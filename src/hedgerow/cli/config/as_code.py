@@ -7,15 +7,16 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from hedgerow.cli.config.break_glass import break_glass_for
+from hedgerow.cli.config.break_glass import break_glass_for, build_headers
 from hedgerow.cli.existing_installation import choose_project, load_installation_settings
 from hedgerow.cli.output import colorize, confirm, print_json
 from hedgerow.cli.service_client import ServiceClient, find_service
@@ -43,6 +44,7 @@ OutputOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout."),
 ]
+DocumentJsonOption = Annotated[bool, typer.Option("--json", help="Write JSON instead of YAML.")]
 FileArgument = Annotated[Path, typer.Argument(help="YAML file, or - for standard input.")]
 CheckOption = Annotated[
     bool, typer.Option("--check", help="Change nothing; exit with status 1 if anything differs.")
@@ -86,15 +88,14 @@ class Place:
         return load_installation_settings(self.data)
 
 
-def export_document(kind: DocumentKind, place: Place, output: Path | None) -> None:
+def export_document(
+    kind: DocumentKind, place: Place, output: Path | None, *, as_json: bool
+) -> None:
     """Write the document of a project to a file or to stdout."""
     service = place.find_service(f"{kind.scope}:read")
     if service is not None:
         answer = service.request("GET", f"documents/{kind.name}/")
-        names = ("title", "count", "notes")
-        exported = ExportedDocument(
-            document=from_plain(answer["document"]), **{name: answer[name] for name in names}
-        )
+        exported = read_exported(answer)
         source = describe_project(answer["project_id"], answer["project_name"])
     else:
 
@@ -105,7 +106,15 @@ def export_document(kind: DocumentKind, place: Place, output: Path | None) -> No
                 return describe_project(found.id, found.name), exported
 
         source, exported = asyncio.run(run(place.load_settings()))
-    write_document(source, exported, output)
+    write_document(source, exported, output, as_json=as_json)
+
+
+def read_exported(answer: Mapping[str, Any]) -> ExportedDocument:
+    """Return the document that a service has exported."""
+    names = ("title", "count", "notes")
+    return ExportedDocument(
+        document=from_plain(answer["document"]), **{name: answer[name] for name in names}
+    )
 
 
 def apply_document(
@@ -121,7 +130,10 @@ def apply_document(
     document = read_document(file)
     service = place.find_service(f"{kind.scope}:write")
     if service is not None:
-        _apply_on_service(service, kind, file, document, review, prune=prune, reason=reason)
+        send = partial(
+            service.request, "POST", f"documents/{kind.name}/", headers=build_headers(reason)
+        )
+        apply_on_service(send, file, document, review, prune=prune)
         return
 
     async def run(settings: Settings) -> None:
@@ -145,18 +157,10 @@ async def review_plan(planned: Awaitable[DocumentPlan], file: Path, review: Plan
     review.report(plan.summary, is_applied=is_approved)
 
 
-def _apply_on_service(  # noqa: PLR0913 - as above
-    service: ServiceClient,
-    kind: DocumentKind,
-    file: Path,
-    document: Any,
-    review: PlanReview,
-    *,
-    prune: bool,
-    reason: str | None,
+def apply_on_service(
+    send: Callable[..., Any], file: Path, document: Any, review: PlanReview, *, prune: bool
 ) -> None:
-    path = f"documents/{kind.name}/"
-    headers = {} if reason is None else {"X-Break-Glass": reason.encode().decode("latin-1")}
+    """Let the service plan a document, show the plan, ask, and let the service apply it."""
     body = {
         "document": to_plain(document),
         "prune": prune,
@@ -165,12 +169,12 @@ def _apply_on_service(  # noqa: PLR0913 - as above
         },
     }
     with report_invalid(file):
-        plan = service.request("POST", path, body, headers)
+        plan = send(body=body)
     summary = PlanSummary(**{name: plan[name] for name in PlanSummary.__slots__})
     is_approved = review.approve(summary, plan["lines"])
     if is_approved:
         with report_invalid(file):
-            service.request("POST", path, {**body, "plan": plan["plan"]}, headers)
+            send(body={**body, "plan": plan["plan"]})
     review.report(summary, is_applied=is_approved)
 
 
@@ -184,7 +188,7 @@ def read_document(file: Path) -> Any:
     """Read a YAML or JSON file."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        return _decode(text)
+        return from_plain(_decode(text))
     except OSError as error:
         raise OperatorError(f"{file} cannot be read: {error.strerror or error}.") from None
     except UnicodeDecodeError:
@@ -205,12 +209,16 @@ def describe_project(id: int, name: str) -> str:
     return f"project {id}, {json.dumps(name)}"
 
 
-def write_document(source: str, exported: ExportedDocument, output: Path | None) -> None:
-    """Write a document as YAML to a file or to stdout."""
+def write_document(
+    source: str, exported: ExportedDocument, output: Path | None, *, as_json: bool
+) -> None:
+    """Write a document as YAML or JSON to a file or to stdout."""
     for note in exported.notes:
         print(escape_control_characters(note), file=sys.stderr)
-    header = f"# {exported.title} of {source}.\n"
-    text = header + yamlio.encode(exported.document)
+    if as_json:
+        text = json.dumps(to_plain(exported.document), indent=2) + "\n"
+    else:
+        text = f"# {exported.title} of {source}.\n{yamlio.encode(exported.document)}"
     if output is None:
         sys.stdout.write(text)
         return

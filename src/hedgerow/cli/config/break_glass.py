@@ -18,6 +18,11 @@ BreakGlassOption = Annotated[
 ]
 
 
+def build_headers(reason: str | None) -> dict[str, str]:
+    """Return the headers of a request that breaks the glass."""
+    return {} if reason is None else {"X-Break-Glass": reason.encode().decode("latin-1")}
+
+
 def break_glass_for(reason: str | None) -> AbstractContextManager[None]:
     """Raises Invalid for a reason that says nothing."""
     return break_glass(None if reason is None else build_break_glass(reason, COMMAND_LINE))

@@ -7,6 +7,7 @@ import typer
 from hedgerow.app import commands
 from hedgerow.cli.config.as_code import (
     CheckOption,
+    DocumentJsonOption,
     DocumentKind,
     FileArgument,
     OutputOption,
@@ -37,6 +38,7 @@ def export_dashboards(
     server: ServerOption = None,
     key: KeyOption = None,
     data: DataOption = None,
+    as_json: DocumentJsonOption = False,
 ) -> None:
     """Write the insights and dashboards of a project as YAML.
 
@@ -45,7 +47,7 @@ def export_dashboards(
     """
 
     place = Place(project=project, data=data, server=server, key=key)
-    export_document(DASHBOARDS, place, output)
+    export_document(DASHBOARDS, place, output, as_json=as_json)
 
 
 def apply_dashboards(  # noqa: PLR0913 - the options of a command

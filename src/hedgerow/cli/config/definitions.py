@@ -3,6 +3,7 @@
 from hedgerow.app import commands
 from hedgerow.cli.config.as_code import (
     CheckOption,
+    DocumentJsonOption,
     DocumentKind,
     FileArgument,
     OutputOption,
@@ -33,6 +34,7 @@ def export_definitions(
     server: ServerOption = None,
     key: KeyOption = None,
     data: DataOption = None,
+    as_json: DocumentJsonOption = False,
 ) -> None:
     """Write the definitions of a project as YAML.
 
@@ -40,7 +42,7 @@ def export_definitions(
     Names that were only seen are not in it.
     """
     place = Place(project=project, data=data, server=server, key=key)
-    export_document(DEFINITIONS, place, output)
+    export_document(DEFINITIONS, place, output, as_json=as_json)
 
 
 def apply_definitions(  # noqa: PLR0913 - the options of a command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,19 +12,23 @@ import typer
 from hedgerow.app import commands
 from hedgerow.cli.config.as_code import (
     CheckOption,
+    DocumentJsonOption,
     DocumentKind,
     FileArgument,
     OutputOption,
     Place,
     PlanReview,
     apply_document,
+    apply_on_service,
     build_request,
     export_document,
     read_document,
+    read_exported,
     review_plan,
     write_document,
 )
-from hedgerow.cli.config.break_glass import BreakGlassOption, break_glass_for
+from hedgerow.cli.config.break_glass import BreakGlassOption, break_glass_for, build_headers
+from hedgerow.cli.config.environments import PRODUCTS, find_product
 from hedgerow.cli.options import (
     DataOption,
     JsonOption,
@@ -35,6 +40,7 @@ from hedgerow.cli.options import (
 from hedgerow.errors import OperatorError
 
 if TYPE_CHECKING:
+    from hedgerow.cli.service_client import ServiceClient
     from hedgerow.projects.as_code import ExportedDocument
     from hedgerow.settings import Settings
 
@@ -52,13 +58,14 @@ ProductOption = Annotated[
 ]
 
 
-def export_flags(
+def export_flags(  # noqa: PLR0913 - the options of a command
     project: ProjectOption = None,
     product: ProductOption = None,
     output: OutputOption = None,
     server: ServerOption = None,
     key: KeyOption = None,
     data: DataOption = None,
+    as_json: DocumentJsonOption = False,
 ) -> None:
     """Write all flags of a project as YAML.
 
@@ -68,18 +75,24 @@ def export_flags(
     """
     place = Place(project=project, data=data, server=server, key=key)
     if product is None:
-        export_document(FLAGS, place, output)
+        export_document(FLAGS, place, output, as_json=as_json)
         return
     _check_product(place)
 
     async def run(settings: Settings) -> tuple[str, ExportedDocument]:
         async with commands.flags.open_environments(settings) as opened:
             found = await opened.products.find_by_name(product)
-            exported = await opened.documents.export_product(opened.list_environments(found))
-            return f"product {json.dumps(found.name)}", exported
+            return found.name, await opened.documents.export_product(
+                opened.list_environments(found)
+            )
 
-    source, exported = asyncio.run(run(place.load_settings()))
-    write_document(source, exported, output)
+    service = place.find_service(f"{FLAGS.scope}:read")
+    if service is not None:
+        answer = service.request_root("GET", _find_path(service, product))
+        name, exported = answer["product_name"], read_exported(answer)
+    else:
+        name, exported = asyncio.run(run(place.load_settings()))
+    write_document(f"product {json.dumps(name)}", exported, output, as_json=as_json)
 
 
 def apply_flags(  # noqa: PLR0913 - the options of a command
@@ -115,10 +128,15 @@ def apply_flags(  # noqa: PLR0913 - the options of a command
     async def run(settings: Settings) -> None:
         async with commands.flags.open_environments(settings) as opened:
             found = opened.list_environments(await opened.products.find_by_name(product))
-            targets = {each.name: each.project for each in found}, [each.name for each in found]
             request = build_request(document, prune=prune)
-            await review_plan(opened.documents.plan_targets(targets, request), file, review)
+            await review_plan(opened.documents.plan_environments(found, request), file, review)
 
+    service = place.find_service(f"{FLAGS.scope}:write")
+    if service is not None:
+        path = _find_path(service, product)
+        send = partial(service.request_root, "POST", path, headers=build_headers(reason))
+        apply_on_service(send, file, document, review, prune=prune)
+        return
     with break_glass_for(reason):
         asyncio.run(run(place.load_settings()))
 
@@ -126,8 +144,7 @@ def apply_flags(  # noqa: PLR0913 - the options of a command
 def _check_product(place: Place) -> None:
     if place.project is not None:
         raise OperatorError("Choose --project or --product, not both.")
-    if place.find_service(f"{FLAGS.scope}:read") is not None:
-        raise OperatorError(
-            "--product needs the database: choose it with --data. On a service, use --project for "
-            "each environment."
-        )
+
+
+def _find_path(service: ServiceClient, product: str) -> str:
+    return f"{PRODUCTS}{find_product(service, product)['id']}/documents/flags/"

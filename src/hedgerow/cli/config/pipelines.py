@@ -10,6 +10,7 @@ import typer
 from hedgerow.app import commands
 from hedgerow.cli.config.as_code import (
     CheckOption,
+    DocumentJsonOption,
     DocumentKind,
     FileArgument,
     OutputOption,
@@ -47,6 +48,7 @@ def export_pipelines(
     server: ServerOption = None,
     key: KeyOption = None,
     data: DataOption = None,
+    as_json: DocumentJsonOption = False,
 ) -> None:
     """Write all pipeline records of a project as YAML.
 
@@ -55,7 +57,7 @@ def export_pipelines(
     """
 
     place = Place(project=project, data=data, server=server, key=key)
-    export_document(_describe_kind(needs_keys=False), place, output)
+    export_document(_describe_kind(needs_keys=False), place, output, as_json=as_json)
 
 
 def apply_pipelines(  # noqa: PLR0913 - the options of a command

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hedgerow.cli.options import KeyOption, ProjectOption, ServerOption
+from hedgerow.cli.options import JsonOption, KeyOption, ProjectOption, ServerOption
 from hedgerow.cli.output import print_json, print_table
 from hedgerow.cli.service_client import ServiceClient, connect_service
 from hedgerow.lib.text import escape_control_characters
@@ -66,12 +66,17 @@ class GuideCommands:
 
         def run(
             id: IdArgument,
+            as_json: JsonOption = False,
             project: ProjectOption = None,
             server: ServerOption = None,
             key: KeyOption = None,
         ) -> None:
             service = connect_service(server, key, project, WRITE)
-            self._print_state(service.request("POST", f"{self.path}/{id}/{action}/"))
+            guide = service.request("POST", f"{self.path}/{id}/{action}/")
+            if as_json:
+                print_json(guide)
+            else:
+                self._print_state(guide)
 
         run.__doc__ = f"{summary}\n\n{NEEDS_WRITE}"
         return run

@@ -1,6 +1,7 @@
 """`hedgerow doctor`: check an installation, one line per check."""
 
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
@@ -13,7 +14,18 @@ VERDICT_COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
 _VERDICT_WIDTH = max(map(len, VERDICT_COLORS))
 
 
-def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
+def doctor(
+    clickhouse: Annotated[
+        bool,
+        typer.Option(
+            "--clickhouse",
+            help="Also check the ClickHouse server: version, settings, macros, and a row that is "
+            "written and read. Creates a table for this time.",
+        ),
+    ] = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Check storage, keys, the clock, and work that waits: events, destinations and jobs.
 
     Exits with status 1 if there is a problem, such as a paused destination, dead letters of events
@@ -31,7 +43,7 @@ def doctor(data: DataOption = None, as_json: JsonOption = False) -> None:
         lambda connection: commands.doctor_checks.check_workload(
             connection, settings, format_for_settings
         ),
-        lambda: commands.doctor_events.check_events(settings),
+        lambda: commands.doctor_events.check_events(settings, server=clickhouse),
     ).run()
     if as_json:
         print_json([asdict(result) for result in results])

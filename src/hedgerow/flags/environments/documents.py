@@ -55,6 +55,14 @@ class FlagDocuments:
         names = [each.name for each in product.environments]
         return await self.plan_targets(({environment.name: project}, names), request)
 
+    async def plan_environments(
+        self, environments: Sequence[EnvironmentProject], request: DocumentRequest
+    ) -> DocumentPlan:
+        """Plan the changes of all environments of a product."""
+        names = [each.name for each in environments]
+        targets = {each.name: each.project for each in environments}
+        return await self.plan_targets((targets, names), request)
+
     async def plan_targets(self, targets: Targets, request: DocumentRequest) -> DocumentPlan:
         """Plan the changes of all targets. Raises the error that `apply` would raise."""
         plans = await self._as_code.plan(

@@ -23,16 +23,16 @@ from hedgerow.lib.clock import format_iso
 from hedgerow.projects.activity import ActivityEntry
 
 SEARCH_MAX = 200
-# Dead letters that one call retries, so that it does not hold up the events of others.
-MAX_RETRIED = 1000
+# Dead letters that one call retries or discards, so that it does not hold up the events of others.
+MAX_HANDLED = 1000
 SCOPE = "DeadLetter"
-RESERVED = {"retry": "POST"}
+RESERVED = {"discard": "POST", "retry": "POST"}
 FILTERS = (
     Parameter("search", "Only dead letters whose reason, event or distinct id contains this text."),
 )
 
 
-RETRY_PARAMETERS = (
+UNTIL_PARAMETERS = (
     Parameter(
         "until",
         "Only dead letters up to this id: none that fails again meanwhile.",
@@ -45,6 +45,7 @@ class DeadLetterItem(msgspec.Struct, kw_only=True):
     """Events that failed together. `event`, `uuid` and `distinct_id` are those of the first one."""
 
     id: int
+    project_id: int | None
     step: str
     reason: str
     event: str
@@ -68,9 +69,17 @@ class RetryItem(msgspec.Struct, kw_only=True):
     left: int
 
 
+class DiscardItem(msgspec.Struct, kw_only=True):
+    """The number of events that are deleted, and of dead letters that are left."""
+
+    events: int
+    left: int
+
+
 def _render(letter: DeadLetter) -> dict[str, Any]:
     return {
         "id": letter.id,
+        "project_id": letter.project_id,
         "step": letter.stage,
         "reason": letter.reason,
         "event": letter.event,
@@ -129,38 +138,76 @@ class DeadLetterEndpoints:
     async def retry_dead_letter(self, call: ProjectCall) -> Response:
         """Process the events of a dead letter again. If they fail again, they become a dead letter
         again."""
-        id = _parse_id(call)
-        if await self._dead_letters.find(call.project.id, id) is None:
-            raise NotFound
-        return await self._retry(call, DeadLetterChoice(project_id=call.project.id, id=id))
+        return await self._retry(call, await self._choose_one(call))
 
     @endpoint(
         "POST",
         *project_paths("dead_letters/retry/"),
         access=in_project("ingestion_warning:write"),
         response=RetryItem,
-        query=RETRY_PARAMETERS,
+        query=UNTIL_PARAMETERS,
     )
     async def retry_dead_letters(self, call: ProjectCall) -> Response:
         """Process the oldest 1,000 dead letters of the project again. Repeat the call with the same
         `until` while `left` is above 0."""
-        text = call.query_param("until")
-        until = parse_positive(text)
-        if text and (until is None or until > INT64_MAX):
-            raise Invalid("The id of a dead letter is required.", attr="until")
-        return await self._retry(call, DeadLetterChoice(project_id=call.project.id, until=until))
+        return await self._retry(call, _choose_until(call))
+
+    @endpoint(
+        "POST",
+        *project_paths("dead_letters/{letter_id}/discard/"),
+        access=in_project("ingestion_warning:write"),
+        response=DiscardItem,
+    )
+    async def discard_dead_letter(self, call: ProjectCall) -> Response:
+        """Delete the events of a dead letter permanently."""
+        return await self._discard(call, await self._choose_one(call))
+
+    @endpoint(
+        "POST",
+        *project_paths("dead_letters/discard/"),
+        access=in_project("ingestion_warning:write"),
+        response=DiscardItem,
+        query=UNTIL_PARAMETERS,
+    )
+    async def discard_dead_letters(self, call: ProjectCall) -> Response:
+        """Delete the oldest 1,000 dead letters of the project permanently. Repeat the call with the
+        same `until` while `left` is above 0."""
+        return await self._discard(call, _choose_until(call))
+
+    async def _choose_one(self, call: ProjectCall) -> DeadLetterChoice:
+        id = _parse_id(call)
+        if await self._dead_letters.find(call.project.id, id) is None:
+            raise NotFound
+        return DeadLetterChoice(project_id=call.project.id, id=id)
 
     async def _retry(self, call: ProjectCall, choice: DeadLetterChoice) -> Response:
-        entry = ActivityEntry(
-            scope=SCOPE,
-            item_id="" if choice.id is None else str(choice.id),
-            item_name="",
-            activity="retried",
-            actor=call.actor,
-            project_id=call.project.id,
-        )
-        retried = await self._dead_letters.retry_of_project(choice, MAX_RETRIED, entry, call.now)
+        entry = _build_entry(call, choice, "retried")
+        retried = await self._dead_letters.retry_of_project(choice, MAX_HANDLED, entry, call.now)
         return JsonResponse(RetryItem(events=retried.events, left=retried.left))
+
+    async def _discard(self, call: ProjectCall, choice: DeadLetterChoice) -> Response:
+        entry = _build_entry(call, choice, "discarded")
+        gone = await self._dead_letters.discard_of_project(choice, MAX_HANDLED, entry, call.now)
+        return JsonResponse(DiscardItem(events=gone.events, left=gone.left))
+
+
+def _choose_until(call: ProjectCall) -> DeadLetterChoice:
+    text = call.query_param("until")
+    until = parse_positive(text)
+    if text and (until is None or until > INT64_MAX):
+        raise Invalid("The id of a dead letter is required.", attr="until")
+    return DeadLetterChoice(project_id=call.project.id, until=until)
+
+
+def _build_entry(call: ProjectCall, choice: DeadLetterChoice, activity: str) -> ActivityEntry:
+    return ActivityEntry(
+        scope=SCOPE,
+        item_id="" if choice.id is None else str(choice.id),
+        item_name="",
+        activity=activity,
+        actor=call.actor,
+        project_id=call.project.id,
+    )
 
 
 def _parse_id(call: ProjectCall) -> int:

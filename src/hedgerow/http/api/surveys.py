@@ -372,9 +372,23 @@ class SurveyEndpoints:
     )
     async def change_survey(self, call: ProjectCall) -> Response:
         """Update, start, end or archive a survey. Its flags are active while it runs."""
+        return await self._change(call, SurveyBody)
+
+    @endpoint(
+        "PUT",
+        *project_paths("surveys/{survey_id}/"),
+        access=WRITE,
+        response=SurveyItem,
+        body=NewSurvey,
+    )
+    async def replace_survey(self, call: ProjectCall) -> Response:
+        """Update a survey by all of its fields. One that the body leaves out stays as it is."""
+        return await self._change(call, NewSurvey)
+
+    async def _change(self, call: ProjectCall, model: type[SurveyBody]) -> Response:
         id = call.path_param("survey_id", RESERVED)
         found = await self._surveys.find(call.project, id)
-        body = await call.body(SurveyBody)
+        body = await call.body(model)
         edit = await run_in_thread(lambda: body.to_edit(found))
         changed = await self._surveys.change(call.project, id, edit, call.actor, call.now)
         return JsonResponse(_render_survey(call, changed))

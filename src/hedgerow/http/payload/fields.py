@@ -116,11 +116,11 @@ class Between(GroupedMetadata):
 
 
 def require_unset(detail: LiteralString) -> BeforeValidator:
-    """Reject every value but null and empty ones, for PostHog fields that Hedgerow does not
+    """Reject every value but null, false and empty ones, for PostHog fields that Hedgerow does not
     support."""
 
     def check(value: Any) -> None:
-        if value is not None and value not in ("", [], {}):
+        if value is not None and value is not False and value not in ("", [], {}):
             raise PydanticCustomError("unsupported", detail, {"code": "not_supported"})
 
     return BeforeValidator(check)

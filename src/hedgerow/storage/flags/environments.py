@@ -20,7 +20,7 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
 from hedgerow.storage.flags.approvals.approval_gate import WriteGate
 from hedgerow.storage.flags.approvals.change_request_rows import end_request, find_request
-from hedgerow.storage.flags.flags import FlagBatch, SqlFlagStore, flag_topic, store_flag
+from hedgerow.storage.flags.flags import FlagBatch, FlagIds, SqlFlagStore, flag_topic, store_flag
 from hedgerow.storage.persons.behaviors import sync_behaviors
 from hedgerow.storage.persons.cohorts import is_behavioral, write_cohort_row
 from hedgerow.storage.projects import activity
@@ -48,8 +48,10 @@ class SqlEnvironmentStore(EnvironmentStore):
             if request is not None:
                 gate = gate.with_approved(request)
             # All processes lock in this order, so that none waits for another forever.
+            ids = FlagIds(connection)
             changes = [
-                _ProjectChange(connection, id, self._flags, gate, now) for id in sorted(project_ids)
+                _ProjectChange(connection, id, self._flags, gate, now, ids)
+                for id in sorted(project_ids)
             ]
             work({each.id: each.writer for each in changes})
             for each in changes:
@@ -77,6 +79,7 @@ class _ProjectChange:
         flags: SqlFlagStore,
         gate: WriteGate,
         now: datetime,
+        ids: FlagIds,
     ) -> None:
         self.id = id
         self._connection = connection
@@ -85,7 +88,7 @@ class _ProjectChange:
         self._has_changed = False
         self._has_behaviors = False
         definitions = flags.lock_definitions(connection, id)
-        self._batch = FlagBatch(connection, definitions.flags, now)
+        self._batch = FlagBatch(connection, definitions.flags, now, ids)
         self.writer = ProjectWriter(
             definitions=definitions, store_flag=self._store, add_cohort=self._add_cohort
         )

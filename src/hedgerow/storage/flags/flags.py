@@ -188,23 +188,26 @@ class FlagDecodeCache:
 
 class FlagBatch:
     """Collects the changes of many flags of one project, so that they take few statements.
-    `present` are its flags as they are stored. Call `flush` at the end of the transaction."""
+    `present` are its flags as they are stored. All batches of a transaction share `ids`. Call
+    `flush` at the end of the transaction."""
 
-    def __init__(self, connection: Connection, present: Iterable[Flag], now: datetime) -> None:
+    def __init__(
+        self, connection: Connection, present: Iterable[Flag], now: datetime, ids: "FlagIds"
+    ) -> None:
         self._connection = connection
+        self._ids = ids
         self._now = now
         self._present = {flag.id: flag for flag in present}
         self._new_rows: list[dict[str, Any]] = []
         self._rows: list[dict[str, Any]] = []
         self._entries: list[ActivityEntry] = []
-        self._free_ids: list[FlagId] = []
 
     def find(self, id: FlagId) -> Flag | None:
         return self._present.get(id)
 
     def write_row(self, flag: Flag) -> Flag:
         if not flag.id:
-            flag = replace(flag, id=self._take_id())
+            flag = replace(flag, id=self._ids.take())
             self._new_rows.append({**_to_values(flag), "id": flag.id})
             return flag
         self._rows.append({**_to_values(flag), "changed_id": flag.id})
@@ -214,13 +217,6 @@ class FlagBatch:
         self._entries.append(entry)
         if len(self._entries) >= MAX_BATCH_FLAGS:
             self.flush()
-
-    def _take_id(self) -> FlagId:
-        """Return the id of a new flag before it is stored: others may refer to it."""
-        if not self._free_ids:
-            self.flush()
-            self._free_ids = _reserve_ids(self._connection, MAX_BATCH_FLAGS)
-        return self._free_ids.pop(0)
 
     def flush(self) -> None:
         if self._new_rows:
@@ -232,11 +228,27 @@ class FlagBatch:
         self._rows, self._entries = [], []
 
 
-def _reserve_ids(connection: Connection, count: int) -> list[FlagId]:
-    if connection.dialect.name == "postgresql":
-        return [FlagId(id) for id in connection.execute(_reserve, {"count": count}).scalars()]
-    last = connection.execute(select(func.max(table.c.id))).scalar() or 0
-    return [FlagId(last + number) for number in range(1, count + 1)]
+class FlagIds:
+    """Ids of new flags before they are stored: others may refer to them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._free: list[FlagId] = []
+        self._last = 0
+
+    def take(self) -> FlagId:
+        if not self._free:
+            self._free = self._reserve(MAX_BATCH_FLAGS)
+        self._last = self._free.pop(0)
+        return FlagId(self._last)
+
+    def _reserve(self, count: int) -> list[FlagId]:
+        if self._connection.dialect.name == "postgresql":
+            reserved = self._connection.execute(_reserve, {"count": count}).scalars()
+            return [FlagId(id) for id in reserved]
+        stored = self._connection.execute(select(func.max(table.c.id))).scalar() or 0
+        last = max(stored, self._last)
+        return [FlagId(last + number) for number in range(1, count + 1)]
 
 
 def store_flag(

@@ -3,9 +3,10 @@ operator retries or discards them.
 """
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, literal, or_, select
@@ -23,8 +24,8 @@ from hedgerow.ingestion.store import (
     DeadLetter,
     DeadLetterChoice,
     DeadLetterQuery,
+    HandledEvents,
     ProjectDeadLetterStore,
-    RetriedEvents,
 )
 from hedgerow.lib.text import replace_unstorable_characters
 from hedgerow.projects.activity import ActivityEntry
@@ -100,25 +101,42 @@ class SqlDeadLetterStore(EventCopies, ProjectDeadLetterStore):
 
     async def retry_of_project(
         self, choice: DeadLetterChoice, limit: int, entry: ActivityEntry, now: datetime
-    ) -> RetriedEvents:
+    ) -> HandledEvents:
+        return await self._handle(choice, limit, entry, now, partial(_requeue, now=now))
+
+    async def discard_of_project(
+        self, choice: DeadLetterChoice, limit: int, entry: ActivityEntry, now: datetime
+    ) -> HandledEvents:
+        return await self._handle(
+            choice, limit, entry, now, lambda connection, ids: _remove(connection, _has_id(ids))
+        )
+
+    async def _handle(
+        self,
+        choice: DeadLetterChoice,
+        limit: int,
+        entry: ActivityEntry,
+        now: datetime,
+        handle: Callable[[Connection, Sequence[int]], int],
+    ) -> HandledEvents:
         wanted = table.c.project_id == choice.project_id
         if choice.id is not None:
             wanted &= _has_id([choice.id])
         if choice.until is not None:
             wanted &= table.c.id <= choice.until
 
-        def change(connection: Connection) -> RetriedEvents:
+        def change(connection: Connection) -> HandledEvents:
             oldest = select(table.c.id).where(wanted).order_by(table.c.id).limit(limit)
             ids = connection.execute(oldest.with_for_update()).scalars().all()
             events = sum(
-                _requeue(connection, ids[start : start + BATCH_SIZE], now)
+                handle(connection, ids[start : start + BATCH_SIZE])
                 for start in range(0, len(ids), BATCH_SIZE)
             )
             if ids:
                 detail = {"events": events}
                 activity.record(connection, replace(entry, detail=detail), now)
             left = select(func.count()).select_from(table).where(wanted)
-            return RetriedEvents(events=events, left=connection.execute(left).scalar_one())
+            return HandledEvents(events=events, left=connection.execute(left).scalar_one())
 
         return await self._database.write(change)
 

@@ -353,7 +353,7 @@ async def test_dead_letters_after_the_decision_are_not_discarded(
     ]
 
 
-async def test_dead_letters_of_a_project_are_listed_shown_and_retried(
+async def test_dead_letters_of_a_project_are_listed_shown_retried_and_discarded(
     inbox: SqlInboxStore, letters: SqlDeadLetterStore, stores: Stores
 ) -> None:
     await inbox.add(
@@ -389,3 +389,11 @@ async def test_dead_letters_of_a_project_are_listed_shown_and_retried(
     retried = await letters.retry_of_project(choice, 9, RETRIED, NOW)
     assert (retried.events, retried.left) == (1, 0)
     assert [each.id for each in (await letters.list_oldest(9))[0]] == [older.id]
+    choice = DeadLetterChoice(project_id=other, id=older.id)
+    assert (await letters.discard_of_project(choice, 9, RETRIED, NOW)).events == 0
+    before = await stores.count_entries()
+    choice = DeadLetterChoice(project_id=DEFAULT_PROJECT, until=older.id)
+    discarded = await letters.discard_of_project(choice, 9, RETRIED, NOW)
+    assert (discarded.events, discarded.left) == (1, 0)
+    assert await stores.count_entries() == before + 1
+    assert await letters.list_oldest(9) == ([], 0)

@@ -31,7 +31,15 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_positive
-from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Fields, Text
+from hedgerow.http.payload.fields import (
+    INT64_MAX,
+    OMITTED,
+    Between,
+    Boolean,
+    Fields,
+    Text,
+    require_unset,
+)
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.dates import parse_stored_date
@@ -132,6 +140,11 @@ class AlertItem(msgspec.Struct, kw_only=True):
     checks: Sequence[CheckItem]
 
 
+UnsupportedHours = Annotated[
+    None, require_unset("Quiet hours are not supported. Leave this field out, or snooze the alert.")
+]
+
+
 class AlertBody(Fields):
     """`condition` and `threshold` say when the alert fires, `config` which series it reads.
     `snoozed_until` is a date or a duration such as 2h; null ends it. `destinations` are ids of
@@ -154,9 +167,11 @@ class AlertBody(Fields):
     destinations: Annotated[
         list[Annotated[int, Between(1, INT64_MAX)]], Len(0, MAX_DESTINATIONS)
     ] = OMITTED
+    schedule_restriction: UnsupportedHours = None
 
     def to_fields(self, call: ProjectCall) -> AlertFields:
-        sent = {name: getattr(self, name) for name in self.model_fields_set}
+        named = self.model_fields_set - {"schedule_restriction"}
+        sent = {name: getattr(self, name) for name in named}
         if (snooze := sent.get("snoozed_until")) is not None:
             sent["snoozed_until"] = _choose_snooze(snooze, call.now)
         for name in ("subscribed_users", "destinations"):

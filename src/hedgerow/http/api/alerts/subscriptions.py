@@ -19,7 +19,16 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_positive
-from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Date, Fields, Text
+from hedgerow.http.payload.fields import (
+    INT64_MAX,
+    OMITTED,
+    Between,
+    Boolean,
+    Date,
+    Fields,
+    Text,
+    require_unset,
+)
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.projects.recurrence import (
@@ -99,6 +108,23 @@ class SubscriptionItem(msgspec.Struct, kw_only=True):
     summary: str
 
 
+UnsupportedIntegration = Annotated[
+    None, require_unset("Integrations are not supported. Send a destination as `target_value`.")
+]
+UnsupportedSelection = Annotated[
+    None, require_unset("A dashboard is sent whole. Leave this field out.")
+]
+UnsupportedPrompt = Annotated[
+    None, require_unset("Summaries by a language model are not supported. Leave this field out.")
+]
+UNSUPPORTED = frozenset(
+    (
+        *("integration_id", "dashboard_export_insights", "prompt", "ai_prompt_config"),
+        *("summary_enabled", "summary_prompt_guide"),
+    )
+)
+
+
 class SubscriptionBody(Fields):
     """A subscription of an insight or of a dashboard. `target_value` is the id of a destination of
     the project: a webhook for the type `webhook`, a Slack message for `slack`. The dates repeat
@@ -123,11 +149,17 @@ class SubscriptionBody(Fields):
     until_date: BoundedDate | None = None
     enabled: Boolean = OMITTED
     deleted: Boolean = OMITTED
+    integration_id: UnsupportedIntegration = None
+    dashboard_export_insights: UnsupportedSelection = None
+    prompt: UnsupportedPrompt = None
+    ai_prompt_config: UnsupportedPrompt = None
+    summary_enabled: UnsupportedPrompt = None
+    summary_prompt_guide: UnsupportedPrompt = None
 
     def to_fields(self) -> SubscriptionFields:
         sent = {
             _NAMES.get(name, name): getattr(self, name)
-            for name in self.model_fields_set - {"target_type", "target_value"}
+            for name in self.model_fields_set - {"target_type", "target_value"} - UNSUPPORTED
         }
         for name, empty in (("title", ""), ("byweekday", ())):
             if name in sent:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
-from hedgerow.errors import NotFound
+from hedgerow.errors import Conflict, NotFound
 from hedgerow.http.api.projects import ORGANIZATION, check_organization
 from hedgerow.http.auth.access import anywhere
 from hedgerow.http.call import Call
@@ -100,12 +100,20 @@ class NewProduct(Fields):
 
 
 class ProductChange(Fields):
-    """`environments` replaces all of them."""
+    """`environments` replaces all of them. `expected_environments` are those that the caller has
+    read: the request is refused if the product has others now."""
 
     ignored_fields = RETURNED_FIELDS
 
     name: ProductName = OMITTED
     environments: EnvironmentList = OMITTED
+    expected_environments: EnvironmentList | None = None
+
+    def edit_environments(self, present: Sequence[Environment]) -> Sequence[Environment]:
+        expected = self.expected_environments
+        if expected is not None and [each.to_environment() for each in expected] != list(present):
+            raise Conflict("The environments have changed since they were read. Read them again.")
+        return [each.to_environment() for each in self.environments]
 
 
 class ProductFinder:
@@ -202,15 +210,13 @@ class ProductEndpoints:
         owners."""
         found = await self._finder.find(call)
         body = await call.body(ProductChange)
-        chosen = None
-        if "environments" in body.model_fields_set:
-            chosen = [each.to_environment() for each in body.environments]
+        is_edit = "environments" in body.model_fields_set
         product = await self._products.change(
             found.id,
             call.actor,
             call.now,
             name=body.name,
-            edit_environments=None if chosen is None else lambda _: chosen,
+            edit_environments=body.edit_environments if is_edit else None,
         )
         return JsonResponse(self._finder.render(call, product))
 

@@ -31,6 +31,7 @@ class ComponentItem(msgspec.Struct, kw_only=True):
     """A component. A component that failed to load has no id, and `error` says why."""
 
     id: int | None
+    key: str | None
     plugin_type: str
     name: str
     description: str
@@ -56,6 +57,7 @@ def render_component(
 ) -> ComponentItem:
     return ComponentItem(
         id=id,
+        key=component.key,
         plugin_type="inline",
         name=component.name,
         description=component.description,
@@ -112,6 +114,7 @@ def _render_job(job: JobOffer) -> dict[str, Any]:
 def _render_broken(name: str, reason: str) -> ComponentItem:
     return ComponentItem(
         id=None,
+        key=None,
         plugin_type="inline",
         name=name,
         description="",
