@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Opened
 from tests.browser.console import find_violations, list_missing, log_in
-from tests.support.live import LiveServer
+from tests.support.live import LiveServer, wait_for
 
 API = "/api/projects/1"
 expect.set_options(timeout=30_000)
@@ -196,36 +196,86 @@ def test_rollout_is_planned_started_and_rolled_back(
     assert opened.errors == []
 
 
-def test_bandit_is_started_and_stopped_on_the_page_of_its_flag(
+def test_bandit_is_created_started_and_moves_the_split(
     server: LiveServer, opened: Opened, staging: int
 ) -> None:
     variants = [{"key": key, "rollout_percentage": 50} for key in ("control", "short")]
     filters = {"groups": [{"rollout_percentage": 100}], "multivariate": {"variants": variants}}
-    metric = {"metric_type": "funnel", "series": [{"event": "read"}]}
     api = f"/api/projects/{staging}"
     with server.client() as client:
         made = client.post(f"{api}/feature_flags/", json={"key": "headline", "filters": filters})
         flag = made.json()["id"]
-        body = {"flag": flag, "name": "Headlines", "metric": metric}
-        assert client.post(f"{api}/bandits/", json=body).status_code == 201
+        token = client.get(f"{api}/").json()["api_token"]
     page = opened.page
     log_in(page, server)
     page.goto(f"{server.address}/project/{staging}/feature_flags/{flag}?tab=rollout")
+    page.get_by_role("button", name="New bandit").click()
+    page.get_by_label("Event 1 of Metric").fill("read")
+    page.get_by_label("Name of the bandit (optional)").fill("Headlines")
+    page.get_by_label("Each variant keeps at least, in percent").fill("60")
+    expect(page.get_by_text("2 variants can keep 1 to 50 % each.")).to_be_visible()
+    page.get_by_label("Each variant keeps at least, in percent").fill("10")
+    check_page(page)
+    page.get_by_role("button", name="Create the draft").click()
     bandit = page.get_by_role("region", name="Headlines")
+    expect(bandit.get_by_text("Draft", exact=True)).to_be_visible()
+    bandit.get_by_role("button", name="Edit").click()
+    # A second: people who do not convert count soon.
+    page.get_by_label("Within days after exposure").fill("0.00001")
+    page.get_by_label("People of each variant before it moves").fill("20")
+    bandit.get_by_role("button", name="Save").click()
+    expect(bandit.get_by_text("1 hour", exact=True)).to_be_visible()
     bandit.get_by_role("button", name="Start").click()
     page.get_by_role("dialog").get_by_role("button", name="Start").click()
     expect(bandit.get_by_text("Running", exact=True)).to_be_visible()
     begins = "It begins with control 50 %, short 50 %"
     expect(bandit.get_by_role("cell", name=begins)).to_be_visible()
     expect(bandit.get_by_role("row", name="Started")).to_be_visible()
+    with server.client() as client:
+        [found] = client.get(f"{api}/bandits/?flag={flag}").json()["results"]
+        assert (found["floor_percent"], found["min_persons"]) == (10, 20)
+        read_headlines(client, token)
+
+    def is_moved() -> bool:
+        """Whether the split has moved. A resumed bandit is computed at once."""
+        with server.client() as client:
+            path = f"{api}/bandits/{found['id']}/allocations/"
+            newest = client.get(path).json()["results"][0]["kind"]
+        if newest in ("started", "checked"):
+            bandit.get_by_role("button", name="Pause").click()
+            bandit.get_by_role("button", name="Resume").click()
+            expect(bandit.get_by_role("button", name="Pause")).to_be_visible()
+        return bool(newest == "reallocated")
+
+    wait_for(is_moved, at_most_s=120)
+    expect(bandit.get_by_role("row", name="New split")).to_be_visible()
+    row = bandit.get_by_role("row", name=re.compile("^short 90 %"))
+    expect(row).to_contain_text("60")
     check_page(page)
     bandit.get_by_role("button", name="Stop").click()
     page.get_by_role("dialog").get_by_role("button", name="Stop").click()
     expect(bandit.get_by_text("Stopped", exact=True).first).to_be_visible()
     with server.client() as client:
         [found] = client.get(f"{api}/bandits/?flag={flag}").json()["results"]
-        assert (found["state"], found["split"]) == ("stopped", {"control": 50, "short": 50})
+        assert (found["state"], found["split"]) == ("stopped", {"control": 10, "short": 90})
+    bandit.get_by_role("button", name="Delete…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("No bandit yet")).to_be_visible()
     assert opened.errors == []
+
+
+def read_headlines(client: httpx.Client, token: str) -> None:
+    """Capture 60 people of each variant. All with the short headline read on."""
+    batch = []
+    for number in range(120):
+        variant, person = ("control", "short")[number % 2], f"reader {number}"
+        seen = {"$feature_flag": "headline", "$feature_flag_response": variant}
+        event = {"event": "$feature_flag_called", "distinct_id": person, "properties": seen}
+        batch.append(event)
+        if variant == "short":
+            batch.append({"event": "read", "distinct_id": person})
+    sent = client.post("/batch/", json={"api_key": token, "batch": batch})
+    assert sent.status_code == 200, sent.text
 
 
 def test_cohort_asks_what_people_did(server: LiveServer, opened: Opened) -> None:

@@ -34,6 +34,14 @@ export function Value({ value, maxChars = MAX_CHARS }: { value: unknown; maxChar
   );
 }
 
+export type Labels = Record<string, { label: string; tone: string }>;
+
+/** One of the labels as a tag. A value without a label is shown as it is. */
+export function Tag({ labels, value }: { labels: Labels; value: string }) {
+  const { label, tone } = labels[value] ?? { label: value, tone: "" };
+  return <span class={`tag ${tone}`}>{label}</span>;
+}
+
 export function Ago({ at }: { at: string }) {
   return (
     <time dateTime={at} title={formatDate(at)}>

@@ -6,7 +6,7 @@ import { useProject } from "../../shell/project";
 import { Choices } from "../../ui/controls";
 import { List, useList, useListState } from "../../ui/list";
 import { Page } from "../../ui/page";
-import { Ago, Value } from "../../ui/show";
+import { Ago, type Labels, Tag, Value } from "../../ui/show";
 import { Empty } from "../../ui/states";
 import { ChangeTabs } from "./tabs";
 
@@ -64,7 +64,7 @@ export function ChangesPage() {
   );
 }
 
-const LABELS: Record<string, { label: string; tone: string }> = {
+const LABELS: Labels = {
   pending: { label: t("Open"), tone: "warn" },
   approved: { label: t("Approved"), tone: "on" },
   applied: { label: t("Applied"), tone: "on" },
@@ -74,10 +74,7 @@ const LABELS: Record<string, { label: string; tone: string }> = {
   failed: { label: t("Failed"), tone: "bad" },
 };
 
-export function State({ value }: { value: string }) {
-  const known = LABELS[value] ?? { label: value, tone: "" };
-  return <span class={`tag ${known.tone}`}>{known.label}</span>;
-}
+export const State = ({ value }: { value: string }) => <Tag labels={LABELS} value={value} />;
 
 const ACTIONS: Record<string, string> = {
   "feature_flag.create": t("New flag"),
@@ -90,6 +87,7 @@ const ACTIONS: Record<string, string> = {
   "approval_policy.delete": t("Delete an approval policy"),
   "feature_flag.promote": t("Promotion"),
   "scheduled_change.create": t("Scheduled change"),
+  "bandit.start": t("Start of a bandit"),
 };
 
 interface PromotedFlag {

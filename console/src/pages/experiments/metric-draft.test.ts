@@ -29,3 +29,12 @@ describe("a metric", () => {
     expect(findMetricProblem([{ ...readMetric(DOCUMENTS[0]), windowDays: "-1" }])).toBeTruthy();
   });
 });
+
+it("a window keeps its unit unless other days are typed", () => {
+  const stored = { metric_type: "funnel", series: [{ event: "paid" }], conversion_window: 1, conversion_window_unit: "hour" };
+  const draft = readMetric(stored);
+  expect(draft.windowDays).toBe("0.04167");
+  expect(writeMetric(draft)).toMatchObject({ conversion_window: 1, conversion_window_unit: "hour" });
+  expect(writeMetric({ ...draft, windowDays: "2" })).toMatchObject({ conversion_window: 2, conversion_window_unit: "day" });
+  expect(writeMetric({ ...draft, windowDays: "" })).not.toHaveProperty("conversion_window");
+});

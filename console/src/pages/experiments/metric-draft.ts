@@ -1,6 +1,7 @@
 // Metrics as the form edits them, and as the API stores them. Pure.
 import { newUid } from "../flag/draft";
 
+type Document = Record<string, unknown>;
 export type MetricKind = "funnel" | "count" | "sum" | "ratio";
 
 /** An event of a metric. `rest` has what the form does not show, such as filters. */
@@ -19,18 +20,18 @@ export interface DraftMetric {
   property: string;
   isLowerBetter: boolean;
   windowDays: string;
+  /** The window as it is stored, in any unit. It is kept unless other days are typed. */
+  storedWindow: Document;
   rest: Record<string, unknown>;
   /** A document that the form cannot show, kept as it is. */
   document: Record<string, unknown> | null;
 }
 
-type Document = Record<string, unknown>;
-
 const DAYS: Record<string, number> = { hour: 1 / 24, day: 1, week: 7, month: 30 };
 export const newStep = (event = "", rest: Record<string, unknown> = {}): MetricStep => ({ uid: newUid(), event, rest });
 
 export function newMetric(): DraftMetric {
-  return { uid: newUid(), name: "", kind: "funnel", steps: [newStep()], property: "", isLowerBetter: false, windowDays: "", rest: {}, document: null };
+  return { uid: newUid(), name: "", kind: "funnel", steps: [newStep()], property: "", isLowerBetter: false, windowDays: "", storedWindow: {}, rest: {}, document: null };
 }
 
 function readStep(node: unknown): MetricStep {
@@ -38,13 +39,22 @@ function readStep(node: unknown): MetricStep {
   return newStep(typeof event === "string" ? event : "", rest);
 }
 
+/** Return a window in days, "" without one, null if the form cannot show it. */
+function showDays(window: Document): string | null {
+  const { conversion_window: count, conversion_window_unit: unit } = window;
+  if (typeof count !== "number") return "";
+  const days = count * (DAYS[String(unit)] ?? NaN);
+  return Number.isNaN(days) ? null : String(Number(days.toPrecision(4)));
+}
+
 export function readMetric(stored: unknown): DraftMetric {
   const document = (stored ?? {}) as Document;
   const { kind, metric_type, name, goal, series, source, numerator, denominator, conversion_window, conversion_window_unit, ...rest } = document;
   const blank = { ...newMetric(), name: typeof name === "string" ? name : "", isLowerBetter: goal === "decrease", rest };
-  const window = typeof conversion_window === "number" ? conversion_window * (DAYS[String(conversion_window_unit ?? "day")] ?? NaN) : null;
-  if ((kind !== undefined && kind !== "ExperimentMetric") || Number.isNaN(window)) return { ...blank, document };
-  const found = { ...blank, windowDays: window === null ? "" : String(Number(window.toFixed(4))) };
+  const storedWindow: Document = conversion_window === undefined ? {} : { conversion_window, conversion_window_unit: conversion_window_unit ?? "day" };
+  const windowDays = showDays(storedWindow);
+  if ((kind !== undefined && kind !== "ExperimentMetric") || windowDays === null) return { ...blank, document };
+  const found = { ...blank, windowDays, storedWindow };
   const of = source as Document | undefined;
   if (metric_type === "funnel" && Array.isArray(series)) return { ...found, kind: "funnel", steps: series.map(readStep) };
   if (metric_type === "mean" && of) return { ...found, kind: of.math === "sum" ? "sum" : "count", property: String(of.math_property ?? ""), steps: [readStep(of)] };
@@ -63,7 +73,7 @@ export function writeMetric(metric: DraftMetric): Document {
     kind: "ExperimentMetric",
     ...(metric.name.trim() ? { name: metric.name.trim() } : {}),
     goal: metric.isLowerBetter ? "decrease" : "increase",
-    ...(days > 0 ? { conversion_window: days, conversion_window_unit: "day" } : {}),
+    ...(metric.windowDays === showDays(metric.storedWindow) ? metric.storedWindow : days > 0 ? { conversion_window: days, conversion_window_unit: "day" } : {}),
   };
   const [first, second] = metric.steps;
   if (metric.kind === "funnel") return { ...common, metric_type: "funnel", series: metric.steps.map((each) => writeStep(each)) };

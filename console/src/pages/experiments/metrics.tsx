@@ -47,8 +47,20 @@ export function Metrics({ label, hint, metrics, error, onChange }: Props) {
   );
 }
 
-function MetricForm({ metric, name, onChange, onRemove }: { metric: DraftMetric; name: string; onChange: (metric: DraftMetric) => void; onRemove: () => void }) {
-  const remove = <IconButton icon="trash" label={t("Remove {name}", { name })} onClick={onRemove} />;
+interface MetricProps {
+  metric: DraftMetric;
+  name: string;
+  onChange: (metric: DraftMetric) => void;
+  /** Not given for a metric that cannot be left out. */
+  onRemove?: () => void;
+  kinds?: readonly MetricKind[];
+  /** What the window is if none is typed. */
+  window?: string;
+}
+
+export function MetricForm({ metric, name, onChange, onRemove, kinds, window = t("until the end") }: MetricProps) {
+  const remove = onRemove && <IconButton icon="trash" label={t("Remove {name}", { name })} onClick={onRemove} />;
+  const choices = KINDS.filter((each) => !kinds || kinds.includes(each.value));
   if (metric.document)
     return (
       <div class="row" role="group" aria-label={name}>
@@ -63,7 +75,7 @@ function MetricForm({ metric, name, onChange, onRemove }: { metric: DraftMetric;
     <div class="metric stack" role="group" aria-label={name}>
       <div class="row top">
         <div class="grow columns narrow">
-          <Field label={t("Measures")}>{(attributes) => <Select {...attributes} label={t("Measures")} value={metric.kind} choices={KINDS} onChange={(kind) => onChange(setKind(metric, kind))} />}</Field>
+          <Field label={t("Measures")}>{(attributes) => <Select {...attributes} label={t("Measures")} value={metric.kind} choices={choices} onChange={(kind) => onChange(setKind(metric, kind))} />}</Field>
           <TextField label={t("Name")} placeholder={t("The name of the event")} value={metric.name} onInput={(value) => onChange({ ...metric, name: value })} />
         </div>
         {remove}
@@ -87,7 +99,7 @@ function MetricForm({ metric, name, onChange, onRemove }: { metric: DraftMetric;
           </Button>
         )}
         {metric.kind === "sum" && <TextField label={t("Property")} isCode value={metric.property} onInput={(property) => onChange({ ...metric, property })} />}
-        <TextField label={t("Within days after exposure")} type="number" placeholder={t("until the end")} value={metric.windowDays} onInput={(windowDays) => onChange({ ...metric, windowDays })} />
+        <TextField label={t("Within days after exposure")} type="number" min={0} step="any" placeholder={window} value={metric.windowDays} onInput={(windowDays) => onChange({ ...metric, windowDays })} />
         <Check label={t("Lower is better")} isOn={metric.isLowerBetter} onChange={(isLowerBetter) => onChange({ ...metric, isLowerBetter })} />
       </div>
     </div>

@@ -15,8 +15,9 @@ import { Panel } from "../../ui/page";
 import { copyText } from "../../ui/show";
 import { notify } from "../../ui/toasts";
 import { ConditionChoice } from "../flag/schedule/form";
+import { LengthInput } from "./guide";
 import { Guardrails } from "./metrics";
-import { type DraftStep, findPlanProblem, type Length, newPlan, newStep, type PlanDraft, readPlan, UNITS, writePlan } from "./plan";
+import { type DraftStep, findPlanProblem, newPlan, newStep, type PlanDraft, readPlan, writePlan } from "./plan";
 
 const SHOWN = ["flag", "condition_index", "name", "steps", "metrics", "alpha", "window_seconds", "destinations"];
 
@@ -105,15 +106,6 @@ function FlagInput({ chosen, onChoose }: { chosen: string; onChoose: (id: number
       }}
       onLeave={() => setText(null)}
     />
-  );
-}
-
-function LengthInput({ label, length, onChange }: { label: string; length: Length; onChange: (length: Length) => void }) {
-  return (
-    <span class="row tight">
-      <input class="input length" type="number" min={0} step="any" aria-label={label} value={length.count} onInput={(event) => onChange({ ...length, count: event.currentTarget.value })} />
-      <Select label={t("{label}, unit", { label })} isNarrow value={length.unit} choices={UNITS} onChange={(unit) => onChange({ ...length, unit })} />
-    </span>
   );
 }
 

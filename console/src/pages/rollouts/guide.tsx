@@ -5,12 +5,13 @@ import { useState } from "preact/hooks";
 import { call, queryClient } from "../../api/client";
 import { t } from "../../lib/text";
 import { useRefusal } from "../../shell/rights";
-import { Button } from "../../ui/controls";
+import { Button, Select } from "../../ui/controls";
 import { Confirm } from "../../ui/dialog";
 import { List, type ListState, type useList } from "../../ui/list";
-import { Ago, Value } from "../../ui/show";
+import { Ago, type Labels, Tag, Value } from "../../ui/show";
 import { Empty } from "../../ui/states";
 import { notify, notifyError } from "../../ui/toasts";
+import { type Length, UNITS } from "./plan";
 
 export interface Step {
   action: string;
@@ -56,7 +57,32 @@ export function StepActions({ path, name, steps, stale, onDeleted }: { path: str
   );
 }
 
-const KINDS: Record<string, { label: string; tone: string }> = {
+/** A time, as a number of minutes, hours or days. */
+export function LengthInput({ label, length, onChange }: { label: string; length: Length; onChange: (length: Length) => void }) {
+  return (
+    <span class="row tight">
+      <input class="input length" type="number" min={0} step="any" aria-label={label} value={length.count} onInput={(event) => onChange({ ...length, count: event.currentTarget.value })} />
+      <Select label={t("{label}, unit", { label })} isNarrow value={length.unit} choices={UNITS} onChange={(unit) => onChange({ ...length, unit })} />
+    </span>
+  );
+}
+
+export function FactList({ facts }: { facts: [string, string][] }) {
+  return (
+    <dl class="body facts">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>
+            <Value value={value} maxChars={500} />
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+const KINDS: Labels = {
   checked: { label: t("Checked"), tone: "" },
   started: { label: t("Started"), tone: "info" },
   advanced: { label: t("Next step"), tone: "on" },
@@ -80,23 +106,20 @@ export function EntryList<T extends Entry>({ entries, state, limit, column, chil
   return (
     <List query={entries} state={state} limit={limit} empty={<Empty title={t("Nothing yet")} />} columns={[t("When"), t("What"), column, t("Why")]}>
       {(items) =>
-        items.map((each, index) => {
-          const kind = KINDS[each.kind] ?? { label: each.kind, tone: "" };
-          return (
-            <tr key={index}>
-              <td class="first">
-                <Ago at={each.created_at} />
-              </td>
-              <td class="end">
-                <span class={`tag ${kind.tone}`}>{kind.label}</span>
-              </td>
-              <td class="drop">{children(each)}</td>
-              <td class="wide">
-                <Value value={each.why} maxChars={400} />
-              </td>
-            </tr>
-          );
-        })
+        items.map((each, index) => (
+          <tr key={index}>
+            <td class="first">
+              <Ago at={each.created_at} />
+            </td>
+            <td class="end">
+              <Tag labels={KINDS} value={each.kind} />
+            </td>
+            <td class="drop">{children(each)}</td>
+            <td class="wide">
+              <Value value={each.why} maxChars={400} />
+            </td>
+          </tr>
+        ))
       }
     </List>
   );

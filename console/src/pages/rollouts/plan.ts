@@ -1,6 +1,7 @@
 // A rollout plan: as the form edits it, as the API stores it, and in words. Pure.
 import type { Guardrail, RolloutPlan, RolloutStep } from "../../api/types";
 import { formatPercent, t, tn } from "../../lib/text";
+import type { Labels } from "../../ui/show";
 import { newUid } from "../flag/draft";
 
 export const UNITS: { value: string; label: string; seconds: number }[] = [
@@ -160,7 +161,7 @@ export function findPlanProblem(draft: PlanDraft): string | undefined {
   return undefined;
 }
 
-export const STATES: Record<string, { label: string; tone: string }> = {
+export const STATES: Labels = {
   draft: { label: t("Draft"), tone: "" },
   running: { label: t("Running"), tone: "on" },
   paused: { label: t("Paused"), tone: "warn" },
@@ -171,7 +172,7 @@ export const STATES: Record<string, { label: string; tone: string }> = {
 
 export const isActive = (plan: RolloutPlan): boolean => plan.state === "running" || plan.state === "paused";
 
-export const VERDICTS: Record<string, { label: string; tone: string }> = {
+export const VERDICTS: Labels = {
   harm: { label: t("Harm"), tone: "bad" },
   no_harm_found: { label: t("No harm found"), tone: "on" },
   too_few_persons: { label: t("Too few people yet"), tone: "" },

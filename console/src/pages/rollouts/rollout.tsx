@@ -8,13 +8,12 @@ import { buildUrl, useLocalState, useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
 import { Table, useList, useListStateIn } from "../../ui/list";
 import { Page, Panel, Tabs } from "../../ui/page";
-import { Ago, Value } from "../../ui/show";
+import { Ago, Tag, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
 import { History } from "../history";
-import { EntryList, type Step, StepActions } from "./guide";
+import { EntryList, FactList, type Step, StepActions } from "./guide";
 import { PlanForm } from "./form";
-import { describeSeconds, isActive, showFigure, showRelative, VERDICTS } from "./plan";
-import { StateTag } from "./rollouts";
+import { describeSeconds, isActive, showFigure, showRelative, STATES, VERDICTS } from "./plan";
 
 const EVERY_MS = 4000;
 const LIMIT = 20;
@@ -61,7 +60,7 @@ function Plan({ plan, crumbs }: { plan: RolloutPlan; crumbs: { label: string; to
       crumbs={crumbs}
       sub={
         <span class="row">
-          <StateTag state={plan.state} />
+          <Tag labels={STATES} value={plan.state} />
           <Link href={`${root}/feature_flags/${plan.flag}`} class="mono">
             <Value value={plan.flag_key} maxChars={120} />
           </Link>
@@ -145,7 +144,6 @@ function EvidenceTable({ plan, evidence }: { plan: RolloutPlan; evidence: readon
     <Table class="evidence" columns={[t("Metric"), t("Verdict"), num(t("With the feature")), num(t("Without it")), num(t("Difference")), num(t("p-value"))]}>
       {evidence.map((each) => {
         const type = plan.metrics.find((metric) => metric.name === each.name)?.type;
-        const verdict = VERDICTS[each.verdict] ?? { label: each.verdict, tone: "" };
         return (
           <tr key={each.name}>
             <td class="first">
@@ -157,7 +155,7 @@ function EvidenceTable({ plan, evidence }: { plan: RolloutPlan; evidence: readon
               </div>
             </td>
             <td class="end">
-              <span class={`tag ${verdict.tone}`}>{verdict.label}</span>
+              <Tag labels={VERDICTS} value={each.verdict} />
             </td>
             {[each.treated, each.control].map((group, index) => (
               <td key={index} class="num">
@@ -205,16 +203,7 @@ function Facts({ plan }: { plan: RolloutPlan }) {
   ];
   return (
     <Panel title={t("Plan")}>
-      <dl class="body facts">
-        {facts.map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>
-              <Value value={value} maxChars={500} />
-            </dd>
-          </div>
-        ))}
-      </dl>
+      <FactList facts={facts} />
     </Panel>
   );
 }

@@ -6,18 +6,13 @@ import { useProject } from "../../shell/project";
 import { Select } from "../../ui/controls";
 import { CreateLink, List, type ListState, NameCell, useList, useListState } from "../../ui/list";
 import { Page } from "../../ui/page";
-import { Ago, Value } from "../../ui/show";
+import { Ago, Tag, Value } from "../../ui/show";
 import { Empty } from "../../ui/states";
 import { FlagTabs } from "../flags/tabs";
 import { STATES } from "./plan";
 
 const EVERY_MS = 10_000;
 const WHAT = t("A rollout gives a flag to more and more people in steps. It watches metrics, and pauses or rolls back by itself when one gets worse.");
-
-export function StateTag({ state }: { state: string }) {
-  const known = STATES[state] ?? { label: state, tone: "" };
-  return <span class={`tag ${known.tone}`}>{known.label}</span>;
-}
 
 export function describeStep(plan: RolloutPlan): string {
   if (plan.step_index === null) return tn(plan.steps.length, "{n} step", "{n} steps");
@@ -84,7 +79,7 @@ export function PlanList({ plans, state, search, flag }: { plans: ReturnType<typ
           <tr key={plan.id}>
             <NameCell to={`${root}/rollout_plans/${plan.id}`} name={plan.name || plan.flag_key} description={plan.name ? plan.flag_key : undefined} />
             <td class="end">
-              <StateTag state={plan.state} />
+              <Tag labels={STATES} value={plan.state} />
             </td>
             <td>{describeStep(plan)}</td>
             <td class="muted wide">

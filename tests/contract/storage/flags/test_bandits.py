@@ -369,3 +369,19 @@ async def test_history_is_bounded_and_deleted_with_the_bandit(world: World) -> N
     await world.make(bandit, transitions.stop)
     await world.bandits.delete(world.project, bandit.id, ACTOR, world.now)
     assert await world.bandits.list_bandits(world.project, BanditFilter()) == ([], 0)
+
+
+async def test_clock_that_is_set_back_does_not_blind_a_bandit(world: World) -> None:
+    bandit = await world.start()
+    ahead = NOW + timedelta(days=1)
+    await world.run_at(ahead, FEW)
+    # A process dies with a claim.
+    assert await world.store.claim_due(ahead + HOUR, ahead + HOUR + CLAIM_DURATION) is not None
+    await world.run_at(NOW + 2 * HOUR, FEW)
+    found = await world.find(bandit)
+    assert found.last_checked_at == NOW + 2 * HOUR
+    assert found.next_check_at == NOW + 3 * HOUR
+    await world.run_at(NOW + 2 * HOUR + timedelta(minutes=1))
+    assert [each.kind for each in await world.history(bandit)] == ["checked", "checked", "started"]
+    await world.run_at(NOW + 3 * HOUR)
+    assert (await world.history(bandit))[0].kind == "reallocated"

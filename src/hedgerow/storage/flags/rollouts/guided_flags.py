@@ -33,6 +33,8 @@ from hedgerow.storage.tables import flags
 G = TypeVar("G")
 E = TypeVar("E")
 RUNNING = "running"
+# No claim takes so long, and clocks of several processes differ by less.
+MAX_AHEAD = timedelta(minutes=10)
 
 
 class GuideFilter(Protocol):
@@ -51,7 +53,7 @@ class GuideFilter(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuideTables(Generic[G, E]):
     """Where a kind of guide is stored, and how. `parent` is the column of `history` that names the
-    guide. No guide is claimed, or rests, for longer than `max_pause`."""
+    guide. No guide rests for longer than `max_pause`."""
 
     table: Table
     history: Table
@@ -177,8 +179,13 @@ class SqlGuideStore(Generic[G, E]):
     async def _claim(self, now: datetime, until: datetime, limit: int) -> Sequence[G]:
         table = self._tables.table
         # What is too far ahead was written before the clock was set back.
-        ahead = now + self._tables.max_pause
-        is_time = (table.c.next_check_at <= now) | (table.c.next_check_at > ahead)
+        ahead = now + MAX_AHEAD
+        looked_at = func.coalesce(table.c.last_checked_at, table.c.started_at)
+        is_time = (
+            (table.c.next_check_at <= now)
+            | (table.c.next_check_at > now + self._tables.max_pause)
+            | (looked_at > ahead)
+        )
         due = is_time & (table.c.state == RUNNING) & is_free(table.c.claimed_until, now, ahead)
         first = select(table.c.id).where(due).order_by(table.c.next_check_at).limit(limit)
         # A process that waited for another's claim finds that the rows are no longer free.

@@ -120,7 +120,8 @@ def _is_recorded(connection: Connection, plan: RolloutPlan, evaluation: Evaluati
     last = select(func.max(evaluations.c.id)).where(evaluations.c.plan_id == plan.id)
     moment = select(evaluations.c.created_at).where(evaluations.c.id == last.scalar_subquery())
     at: datetime | None = connection.execute(moment).scalar()
-    return at is None or evaluation.created_at - at >= HISTORY_INTERVAL
+    # The last entry is ahead of the clock if it was set back.
+    return at is None or abs(evaluation.created_at - at) >= HISTORY_INTERVAL
 
 
 def _read_context(
