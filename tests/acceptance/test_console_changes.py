@@ -61,7 +61,7 @@ def approve(page: Page) -> None:
     assert find_violations(page) == []
     page.get_by_role("link", name="pricing").click()
     expect(page.get_by_role("heading", name="pricing", level=1)).to_be_visible()
-    expect(page.get_by_text("filters.groups[1].rollout_percentage")).to_be_visible()
+    expect(page.get_by_text("Condition 1 · rollout")).to_be_visible()
     page.get_by_label("Comment", exact=True).fill("Looks right.")
     page.get_by_role("button", name="Add the comment").click()
     expect(page.get_by_text("Looks right.")).to_be_visible()
@@ -234,7 +234,8 @@ def test_cohort_asks_what_people_did(server: LiveServer, opened: Opened) -> None
     page.get_by_role("textbox", name="Name").fill("Buyers")
     page.get_by_role("button", name="Remove filter 1").click()
     page.get_by_role("button", name="Add what people did").click()
-    page.get_by_label("Filter 1, event or action").fill("paid")
+    expect(page.get_by_label("Filter 1, event or action")).to_be_focused()
+    page.keyboard.type("paid")
     page.get_by_label("Filter 1, how often", exact=True).select_option(label="at least")
     page.get_by_label("Filter 1, times").fill("2")
     check_page(page)
@@ -255,4 +256,25 @@ def test_cohort_asks_what_people_did(server: LiveServer, opened: Opened) -> None
             "time_interval": "day",
         }
     ]
+    use_cohort(page, server, made["id"])
     assert opened.errors == []
+
+
+def use_cohort(page: Page, server: LiveServer, cohort: int) -> None:
+    """Make a flag for the cohort, with keys alone after the first button."""
+    page.goto(f"{server.address}/project/1/feature_flags/new")
+    page.get_by_label("Key", exact=True).fill("for-buyers")
+    page.get_by_role("button", name="Add a filter").click()
+    page.keyboard.type("Buyers")
+    expect(page.get_by_role("option", name="Cohort: Buyers")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Review and save").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("row", name="Condition 1")).to_contain_text("in the cohort Buyers")
+    dialog.get_by_role("button", name="Create the flag").click()
+    expect(page.get_by_role("heading", name="for-buyers", level=1)).to_be_visible()
+    with server.client() as client:
+        [group] = client.get(f"{API}/feature_flags/for-buyers/").json()["filters"]["groups"]
+    [filter] = group["properties"]
+    assert (filter["type"], filter["value"]) == ("cohort", cohort)

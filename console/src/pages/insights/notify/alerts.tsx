@@ -27,11 +27,15 @@ const STATES: Record<string, [string, string]> = {
   Errored: ["warn", t("Cannot be checked")],
   Snoozed: ["", t("Snoozed")],
 };
+const EVERY_MS = 15_000;
+// A new alert is checked within seconds.
+const FIRST_CHECK_MS = 2000;
+
 export function Alerts({ insight }: { insight: Insight }) {
   const { api } = useProject();
   const [edited, setEdited] = useState<Alert | "new" | null>(null);
   const refusal = useRefusal("alert:write");
-  const alerts = useQuery({ queryKey: ["alerts", api, insight.id], queryFn: () => get<Page<Alert>>(`${api}/alerts/`, { insight_id: insight.id, limit: 100 }), refetchInterval: 15_000 });
+  const alerts = useQuery({ queryKey: ["alerts", api, insight.id], queryFn: () => get<Page<Alert>>(`${api}/alerts/`, { insight_id: insight.id, limit: 100 }), refetchInterval: ({ state }) => (state.data?.results.some((each) => each.enabled && !each.last_checked_at) ? FIRST_CHECK_MS : EVERY_MS) });
   if (unwrap(insight.query).kind !== "TrendsQuery") return <Empty title={t("Alerts are for trends")}>{t("Save this question as a trend to get a message when its value changes.")}</Empty>;
   const add = (
     <Button kind="primary" icon="plus" disabled={!!refusal} title={refusal} onClick={() => setEdited("new")}>
