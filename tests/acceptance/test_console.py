@@ -309,9 +309,14 @@ def test_person_is_found_with_its_events_and_deleted(page: Page, server: LiveSer
         page.get_by_role("menuitem", name="Delete…").click()
         dialog = page.get_by_role("dialog", name="Delete this person?")
         expect(dialog).to_contain_text("1 distinct id")
+        expect(dialog).to_contain_text("Their 1 event stays.")
+        dialog.get_by_label("Delete their events, too").check()
+        expect(dialog).to_contain_text("Their 1 event is deleted, too.")
         dialog.get_by_role("button", name="Delete the person").click()
         expect(page.get_by_text("leaving is deleted.")).to_be_visible()
         assert count_persons(client, "leaving") == 0
+        stored = "/api/projects/1/events/?event=left"
+        wait_for(lambda: client.get(stored).json()["results"] == [], at_most_s=120)
 
 
 def count_persons(client: httpx.Client, distinct_id: str) -> int:

@@ -23,6 +23,13 @@ TRANSFORMATIONS = f"{API}/pipeline_transformation_configs/"
 WEBHOOK, MASK_IP, BOT_FILTER, USER_AGENT = 1, 65, 67, 66
 PHONE = {"width": 390, "height": 844}
 expect.set_options(timeout=30_000)
+# What a browser does with a tab behind others.
+SET_VISIBILITY = """
+state => {
+  Object.defineProperty(document, 'visibilityState', {value: state, configurable: true})
+  document.dispatchEvent(new Event('visibilitychange'))
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +241,11 @@ def test_settings_that_the_service_refuses_stay_in_the_form(
 
 def test_transformations_are_ordered_by_keyboard_and_drag(page: Page, server: LiveServer) -> None:
     with server.client() as client:
+        capture(client, "viewed", 1)
+        stored = f"{API}/events/?event=viewed"
+        wait_for(lambda: client.get(stored).json()["results"], at_most_s=120)
+        for other in client.get(TRANSFORMATIONS).json()["results"]:
+            assert client.delete(f"{TRANSFORMATIONS}{other['id']}/").is_success
         for plugin, name in ((MASK_IP, "Mask"), (BOT_FILTER, "Bots"), (USER_AGENT, "Browser")):
             create(client, TRANSFORMATIONS, plugin, name)
 
@@ -287,6 +299,23 @@ def test_dead_letters_of_ingestion_are_shown_and_retried(page: Page, server: Liv
     page.get_by_role("button", name="Retry 2 dead letters…").click()
     page.get_by_role("dialog").get_by_role("button", name="Retry now").click()
     expect(page.get_by_role("heading", name="No dead letters")).to_be_visible()
+
+
+def test_hidden_tab_asks_for_nothing(page: Page, server: LiveServer, receiver: Receiver) -> None:
+    with server.client() as client:
+        own = create(client, DESTINATIONS, WEBHOOK, "Watched", url=receiver.url)
+    page.clock.install()
+    page.goto(f"{server.address}/project/1/pipeline/destinations/{find_id(own)}")
+    expect(page.get_by_role("heading", name="Over time")).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(SET_VISIBILITY, "hidden")
+    page.clock.run_for(60_000)
+    assert asked == []
+    page.evaluate(SET_VISIBILITY, "visible")
+    page.clock.run_for(60_000)
+    assert asked != []
 
 
 def test_hostile_names_and_a_phone(page: Page, server: LiveServer, receiver: Receiver) -> None:
