@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Opened
-from tests.browser.console import find_violations, list_missing, log_in
+from tests.browser.console import find_violations, list_missing, log_in, wait_until_whole
 from tests.support.live import PERSONAL_KEY, PROJECT_KEY, LiveServer, wait_for
 
 FLAGS = "/api/projects/1/feature_flags/"
@@ -267,7 +267,7 @@ def test_page_is_accessible_with_hostile_data(page: Page, path: str) -> None:
     dialogs: list[str] = []
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     expect(page.get_by_role("heading", name=PAGES[path], level=1)).to_be_visible()
-    page.wait_for_load_state("networkidle")
+    wait_until_whole(page)
     if path == "sql":
         page.get_by_role("button", name="Run").click()
         expect(page.get_by_text("2 rows")).to_be_visible()

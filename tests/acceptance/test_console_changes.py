@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Opened
-from tests.browser.console import find_violations, list_missing, log_in
+from tests.browser.console import find_violations, list_missing, log_in, wait_until_whole
 from tests.support.live import LiveServer
 
 API = "/api/projects/1"
@@ -101,7 +101,7 @@ def staging(server: LiveServer) -> int:
 
 def check_page(page: Page) -> None:
     """A page is accessible, and as wide as a phone."""
-    page.wait_for_load_state("networkidle")
+    wait_until_whole(page)
     assert find_violations(page) == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from hedgerow.storage.ingestion.inbox_packing import pack_single_row
 from tests.acceptance.test_console import HOSTILE, refused
 from tests.browser.chromium import Opened
-from tests.browser.console import find_violations, list_missing, log_in
+from tests.browser.console import find_violations, list_missing, log_in, wait_until_whole
 from tests.contract.storage.ingestion.test_inbox import build_captured_event
 from tests.support.live import PROJECT_KEY, LiveServer, wait_for
 from tests.support.receiver import PlannedResponse, ReceivedRequest, Receiver
@@ -309,7 +309,7 @@ def test_hidden_tab_asks_for_nothing(page: Page, server: LiveServer, receiver: R
     expect(page.get_by_role("heading", name="Over time")).to_be_visible()
     page.wait_for_load_state("networkidle")
     asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda sent: asked.append(sent.url) if "/api/" in sent.url else None)
     page.evaluate(SET_VISIBILITY, "hidden")
     page.clock.run_for(60_000)
     assert asked == []
@@ -342,8 +342,7 @@ def test_hostile_names_and_a_phone(page: Page, server: LiveServer, receiver: Rec
         *(f"{record}?tab={tab}" for tab in tabs),
     ):
         page.goto(f"{server.address}/project/1/{path}")
-        page.wait_for_load_state("networkidle")
-        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        wait_until_whole(page)
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"], path
     assert find_violations(page) == []
     assert dialogs == []
