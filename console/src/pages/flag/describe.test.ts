@@ -15,7 +15,7 @@ test("a new condition is a sentence", () => {
 test("parts of a condition are named", () => {
   const cohort = { key: "id", type: "cohort", operator: "in", value: 4 };
   expect(describe([condition([], 10)], [condition([cohort], 50)])).toEqual([
-    { path: "Condition 1 · filters", before: undefined, after: "in the cohort Buyers" },
+    { path: "Condition 1 · filter 1", before: undefined, after: "in the cohort Buyers" },
     { path: "Condition 1 · rollout", before: "10 %", after: "50 %" },
   ]);
 });
