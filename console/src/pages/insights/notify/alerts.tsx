@@ -89,7 +89,8 @@ function AlertRow({ alert, onEdit }: { alert: Alert; onEdit: () => void }) {
   const refresh = () => queryClient.invalidateQueries({ queryKey: ["alerts"] });
   const edit = useMutation({ mutationFn: (body: object) => call("PATCH", path, { body }), onSettled: refresh, onError: notifyError });
   const remove = useMutation({ mutationFn: () => call("DELETE", path), onSettled: refresh, onSuccess: () => notify(t("The alert is deleted.")), onError: notifyError });
-  const [tone, state] = STATES[alert.state] ?? ["", alert.state];
+  const isNew = alert.enabled && !alert.last_checked_at && alert.state === "Not firing";
+  const [tone, state] = isNew ? ["", t("Not checked yet")] : (STATES[alert.state] ?? ["", alert.state]);
   return (
     <section class="body stack line" aria-label={alert.name || t("Alert")}>
       <div class="row spread">
