@@ -124,7 +124,9 @@ function InProject({ id, user }: { id: string; user: User | undefined }) {
     <ProjectContext.Provider value={{ id, root, api: `/api/projects/${encodeURIComponent(id)}`, project: project.data, user }}>
       <Shell>
         {project.error && !project.data ? (
-          <Failed error={project.error} onRetry={() => project.refetch()} />
+          <main class="page" id="content" tabIndex={-1}>
+            <Failed error={project.error} onRetry={() => project.refetch()} />
+          </main>
         ) : (
           <Suspense fallback={<Loading />}>
             <FocusOnPage />

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Opened
-from tests.browser.console import find_violations, list_missing, log_in
+from tests.browser.console import find_violations, list_missing, log_in, wait_until_whole
 from tests.support.live import PERSONAL_KEY, PROJECT_KEY, LiveServer, wait_for
 
 FLAGS = "/api/projects/1/feature_flags/"
@@ -177,7 +177,8 @@ def open_new_flag(page: Page, server: LiveServer, key: str) -> None:
 def test_editor_shows_who_gets_a_draft_and_why(page: Page, server: LiveServer) -> None:
     open_new_flag(page, server, "new-cart")
     page.get_by_role("button", name="Add a filter").click()
-    page.get_by_role("combobox", name="Property of filter 1").fill("plan")
+    expect(page.get_by_role("combobox", name="Property of filter 1")).to_be_focused()
+    page.keyboard.type("plan")
     values = page.get_by_role("combobox", name="Values of filter 1")
     values.click()
     page.get_by_role("option", name="pro").click()
@@ -186,13 +187,20 @@ def test_editor_shows_who_gets_a_draft_and_why(page: Page, server: LiveServer) -
     expect(condition).to_contain_text("matches 5 · in the rollout 5 · decided here 5")
     expect(page.get_by_role("region", name="Who gets it")).to_contain_text("Of all 10 persons.")
     person = page.get_by_role("combobox", name="Person", exact=True)
-    person.fill("p7")
-    page.get_by_role("option", name="p7").click()
     tried = page.get_by_role("region", name="Try one person")
+    person.fill("p777")
+    page.keyboard.press("Enter")
+    expect(tried).to_contain_text("No stored person has the distinct id p777.")
+    person.blur()
+    person.click()
+    page.keyboard.type("p7")  # replaces what was there
+    page.get_by_role("option", name="p7").click()
     expect(tried).to_contain_text("plan is pro — is free")
+    expect(tried).not_to_contain_text("No stored person")
     assert find_violations(page) == []
     page.get_by_role("button", name="Review and save").click()
     dialog = page.get_by_role("dialog", name="Review the new flag")
+    expect(dialog.get_by_role("row", name="Condition 1")).to_contain_text("plan is pro · 100 %")
     dialog.get_by_role("button", name="Create the flag").click()
     expect(page.get_by_role("heading", name="new-cart")).to_be_visible()
     with server.client() as client:
@@ -218,13 +226,19 @@ def test_conditions_move_by_keyboard_and_the_review_shows_it(
     expect(share).to_have_value("20")  # the draft survives
     page.get_by_role("button", name="Review and save").click()
     dialog = page.get_by_role("dialog", name="Review the changes")
-    expect(dialog).to_contain_text("filters.groups[1].rollout_percentage")
+    expect(dialog).to_contain_text("Condition 1 · rollout")
     assert find_violations(page) == []
     dialog.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Version 2")).to_be_visible()
     page.get_by_role("link", name="History").click()
     page.get_by_role("button", name="Restore what was before").click()
     expect(share).to_have_value("10")
+    page.get_by_role("button", name="Review and save").click()
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Version 3")).to_be_visible()
+    with server.client() as client:
+        stored = client.get(f"{FLAGS}{id}/").json()["filters"]["groups"]
+    assert [each["rollout_percentage"] for each in stored] == [10, 20]
 
 
 def test_edit_of_somebody_else_is_merged(server: LiveServer, tab: Opened) -> None:
@@ -253,7 +267,7 @@ def test_page_is_accessible_with_hostile_data(page: Page, path: str) -> None:
     dialogs: list[str] = []
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     expect(page.get_by_role("heading", name=PAGES[path], level=1)).to_be_visible()
-    page.wait_for_load_state("networkidle")
+    wait_until_whole(page)
     if path == "sql":
         page.get_by_role("button", name="Run").click()
         expect(page.get_by_text("2 rows")).to_be_visible()
@@ -278,3 +292,33 @@ def test_person_with_hostile_properties(page: Page, server: LiveServer) -> None:
     page.get_by_role("button", name="Details of").click()
     expect(page.get_by_role("region", name="Properties")).to_contain_text("javascript:alert(3)")
     assert find_violations(page) == []
+
+
+def test_person_is_found_with_its_events_and_deleted(page: Page, server: LiveServer) -> None:
+    event = {"event": "left", "distinct_id": "leaving", "properties": {"$set": {"plan": "free"}}}
+    with server.client() as client:
+        assert client.post("/batch", json={"api_key": PROJECT_KEY, "batch": [event]}).is_success
+        wait_for(lambda: count_persons(client, "leaving") == 1, at_most_s=60)
+        page.goto(f"{server.address}/project/1/persons")
+        page.get_by_role("searchbox").fill("leaving")
+        page.get_by_role("link", name="leaving").click()
+        parts = page.get_by_role("navigation", name="Parts of the person")
+        parts.get_by_role("link", name="Events").click()
+        expect(page.get_by_role("cell", name="left", exact=True)).to_be_visible()
+        page.get_by_role("button", name="Actions for this person").click()
+        page.get_by_role("menuitem", name="Delete…").click()
+        dialog = page.get_by_role("dialog", name="Delete this person?")
+        expect(dialog).to_contain_text("1 distinct id")
+        expect(dialog).to_contain_text("Their 1 event stays.")
+        dialog.get_by_label("Delete their events, too").check()
+        expect(dialog).to_contain_text("Their 1 event is deleted, too.")
+        dialog.get_by_role("button", name="Delete the person").click()
+        expect(page.get_by_text("leaving is deleted.")).to_be_visible()
+        assert count_persons(client, "leaving") == 0
+        stored = "/api/projects/1/events/?event=left"
+        wait_for(lambda: client.get(stored).json()["results"] == [], at_most_s=120)
+
+
+def count_persons(client: httpx.Client, distinct_id: str) -> int:
+    found = client.get("/api/projects/1/persons/", params={"distinct_id": distinct_id}).json()
+    return len(found["results"])

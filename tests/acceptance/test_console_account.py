@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, StorageState, expect
 
 from hedgerow.people.totp import STEP_S, compute_code
 from tests.browser.chromium import Opened
-from tests.browser.console import find_violations, list_missing
+from tests.browser.console import find_violations, list_missing, wait_until_whole
 from tests.support.live import Installation, LiveServer, find_free_port, wait_for
 
 OWNER, PASSWORD = "olga@example.com", "correct horse battery"
@@ -155,9 +155,14 @@ def test_owner_invites_a_viewer_who_may_only_look(service: Service, chromium: Br
         go(page, service, "feature_flags")
         expect(page.get_by_text("Your role in this project does not include this.")).to_be_visible()
         expect(page.get_by_role("link", name="New feature flag")).to_have_count(0)
+        navigation = page.get_by_role("navigation", name="Main")
+        for hidden in ("Activity", "System"):
+            expect(navigation.get_by_role("link", name=hidden)).to_have_count(0)
         go(page, service, "settings/project")
         expect(page.get_by_text("Your role in this project does not include this.")).to_be_visible()
         expect(page.get_by_role("button", name="Delete the project…")).to_be_disabled()
+        expect(page.get_by_label("Time zone")).to_be_disabled()
+        expect(page.get_by_role("button", name="Add a filter")).to_be_disabled()
         go(page, service, "settings/organization-members")
         expect(page.get_by_text("vera@example.com")).to_have_count(2)
         expect(page.get_by_role("button", name="Invite someone")).to_have_count(0)
@@ -287,6 +292,29 @@ def test_draft_survives_an_ended_session_and_a_restart(service: Service, chromiu
         expect(page.get_by_role("heading", name="kept-draft")).to_be_visible()
 
 
+def test_lost_role_refuses_the_change_and_keeps_the_draft(
+    service: Service, chromium: Browser
+) -> None:
+    email = service.join("edda", "editor")
+    [member] = [each for each in list_members(service) if each["user"]["email"] == email]
+    with open_page(chromium) as page:
+        log_in(page, service, email, "/project/1/feature_flags/new")
+        page.get_by_label("Key", exact=True).fill("too-late")
+        with service.server.client() as client:
+            path = f"/api/organizations/@current/members/{member['id']}/"
+            lowered = client.patch(path, json={"project_roles": {"1": "viewer"}})
+            assert lowered.status_code == 200, lowered.text
+        page.get_by_role("button", name="Review and save").click()
+        page.get_by_role("button", name="Create the flag").click()
+        alert = page.get_by_role("dialog").get_by_role("alert")
+        expect(alert).to_contain_text("Viewer, does not include 'feature_flag:write'")
+        page.reload()
+        expect(page.get_by_label("Key", exact=True)).to_have_value("too-late")
+        expect(page.get_by_role("button", name="Review and save")).to_be_disabled()
+        with service.server.client() as client:
+            assert client.get("/api/projects/1/feature_flags/too-late/").status_code == 404
+
+
 def list_members(service: Service) -> list[dict[str, Any]]:
     with service.server.client() as client:
         found: list[dict[str, Any]] = client.get("/api/organizations/@current/members/").json()[
@@ -330,7 +358,7 @@ def test_settings_and_system_are_accessible_and_fit_a_phone(
     with open_page(chromium, service.owner) as page:
         for path in (*(f"settings/{each}" for each in SETTINGS), "system", "home"):
             go(page, service, path)
-            page.wait_for_load_state("networkidle")
+            wait_until_whole(page)
             assert find_violations(page) == [], path
             page.set_viewport_size(PHONE)  # type: ignore[arg-type]
             assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"], path

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Opened
-from tests.browser.console import find_violations, list_missing, log_in
+from tests.browser.console import find_violations, list_missing, log_in, wait_until_whole
 from tests.support.live import LiveServer, wait_for
 
 API = "/api/projects/1"
@@ -61,7 +61,7 @@ def approve(page: Page) -> None:
     assert find_violations(page) == []
     page.get_by_role("link", name="pricing").click()
     expect(page.get_by_role("heading", name="pricing", level=1)).to_be_visible()
-    expect(page.get_by_text("filters.groups[1].rollout_percentage")).to_be_visible()
+    expect(page.get_by_text("Condition 1 · rollout")).to_be_visible()
     page.get_by_label("Comment", exact=True).fill("Looks right.")
     page.get_by_role("button", name="Add the comment").click()
     expect(page.get_by_text("Looks right.")).to_be_visible()
@@ -101,7 +101,7 @@ def staging(server: LiveServer) -> int:
 
 def check_page(page: Page) -> None:
     """A page is accessible, and as wide as a phone."""
-    page.wait_for_load_state("networkidle")
+    wait_until_whole(page)
     assert find_violations(page) == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") == 390
@@ -284,7 +284,8 @@ def test_cohort_asks_what_people_did(server: LiveServer, opened: Opened) -> None
     page.get_by_role("textbox", name="Name").fill("Buyers")
     page.get_by_role("button", name="Remove filter 1").click()
     page.get_by_role("button", name="Add what people did").click()
-    page.get_by_label("Filter 1, event or action").fill("paid")
+    expect(page.get_by_label("Filter 1, event or action")).to_be_focused()
+    page.keyboard.type("paid")
     page.get_by_label("Filter 1, how often", exact=True).select_option(label="at least")
     page.get_by_label("Filter 1, times").fill("2")
     check_page(page)
@@ -305,4 +306,19 @@ def test_cohort_asks_what_people_did(server: LiveServer, opened: Opened) -> None
             "time_interval": "day",
         }
     ]
+    use_cohort(page, server)
     assert opened.errors == []
+
+
+def use_cohort(page: Page, server: LiveServer) -> None:
+    """Draft a flag for the cohort, with keys alone after the first button."""
+    page.goto(f"{server.address}/project/1/feature_flags/new")
+    page.get_by_label("Key", exact=True).fill("for-buyers")
+    page.get_by_role("button", name="Add a filter").click()
+    page.keyboard.type("Buyers")
+    expect(page.get_by_role("option", name="Cohort: Buyers")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Review and save").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("row", name="Condition 1")).to_contain_text("in the cohort Buyers")

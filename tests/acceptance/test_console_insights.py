@@ -109,8 +109,7 @@ def test_trend_is_asked_saved_and_put_on_a_new_dashboard(page: Page, server: Liv
     page.get_by_role("textbox", name="Name", exact=True).fill("Free signups")
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("heading", name="Free signups")).to_be_visible()
-    page.get_by_role("button", name="More actions").click()
-    page.get_by_role("menuitem", name="Show on dashboards…").click()
+    page.get_by_role("button", name="Show on dashboards…").click()
     page.get_by_label("Search dashboards").fill("Weekly")
     page.get_by_role("button", name="Create the dashboard “Weekly”").click()
     expect(page.get_by_role("switch", name="Show on Weekly")).to_have_attribute(
@@ -129,10 +128,12 @@ def test_trend_is_asked_saved_and_put_on_a_new_dashboard(page: Page, server: Liv
 def test_funnel_shows_who_left(page: Page) -> None:
     page.get_by_role("button", name="Funnel").click()
     for number, name in enumerate(("visited", "signed up", "paid"), start=1):
+        step = page.get_by_role("combobox", name=f"Step {number}, event")
         if number > 1:
             page.get_by_role("button", name="Add a step").click()
-        step = page.get_by_role("combobox", name=f"Step {number}, event")
-        step.fill(name)
+            expect(step).to_be_focused()
+        step.click()
+        page.keyboard.type(name)  # replaces "All events"
         page.get_by_role("option", name=name).click()
     steps = page.get_by_role("list", name="Steps")
     expect(steps).to_contain_text("3. paid")
@@ -188,6 +189,12 @@ def test_dashboard_is_arranged_by_keyboard_and_shared(
         expect(shared.get_by_role("heading", name="Arranged")).to_be_visible()
         expect(shared.get_by_role("region", name="One", exact=True)).to_be_visible()
         assert find_violations(shared) == []
+        page.get_by_role("switch", name="The link works").click()
+        expect(page.get_by_text("Only people with access to this project")).to_be_visible()
+        shared.reload()
+        expect(
+            shared.get_by_role("heading", name="This link does not work anymore")
+        ).to_be_visible()
 
 
 def test_insights_are_filtered_and_a_note_is_put_on_a_chart(page: Page, server: LiveServer) -> None:
@@ -256,3 +263,22 @@ def test_query_is_saved_and_opened_again(page: Page, server: LiveServer) -> None
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_role("cell", name="42")).to_be_visible()
     assert find_violations(page) == []
+
+
+def test_alert_is_made_fires_and_is_deleted(page: Page, server: LiveServer) -> None:
+    with server.client() as client:
+        made = create_insight(client, "Watched")
+        page.goto(f"{server.address}/project/1/insights/{made['short_id']}?tab=alerts")
+        page.get_by_role("button", name="New alert").click()
+        dialog = page.get_by_role("dialog", name="New alert")
+        expect(dialog.get_by_text("There is no destination yet.")).to_be_visible()
+        dialog.get_by_label("Below").fill("1000")
+        dialog.get_by_role("button", name="Save").click()
+        alert = page.get_by_role("region", name="Alert on Watched")
+        expect(alert).to_contain_text("below 1,000")
+        expect(alert).to_contain_text("Firing")
+        assert find_violations(page) == []
+        alert.get_by_role("button", name="Actions for Alert on Watched").click()
+        page.get_by_role("menuitem", name="Delete…").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete the alert").click()
+        expect(page.get_by_role("heading", name="No alerts yet")).to_be_visible()

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from hedgerow.storage.ingestion.inbox_packing import pack_single_row
 from tests.acceptance.test_console import HOSTILE, refused
 from tests.browser.chromium import Opened
-from tests.browser.console import find_violations, list_missing, log_in
+from tests.browser.console import find_violations, list_missing, log_in, wait_until_whole
 from tests.contract.storage.ingestion.test_inbox import build_captured_event
 from tests.support.live import PROJECT_KEY, LiveServer, wait_for
 from tests.support.receiver import PlannedResponse, ReceivedRequest, Receiver
@@ -23,6 +23,13 @@ TRANSFORMATIONS = f"{API}/pipeline_transformation_configs/"
 WEBHOOK, MASK_IP, BOT_FILTER, USER_AGENT = 1, 65, 67, 66
 PHONE = {"width": 390, "height": 844}
 expect.set_options(timeout=30_000)
+# What a browser does with a tab behind others.
+SET_VISIBILITY = """
+state => {
+  Object.defineProperty(document, 'visibilityState', {value: state, configurable: true})
+  document.dispatchEvent(new Event('visibilitychange'))
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -234,6 +241,11 @@ def test_settings_that_the_service_refuses_stay_in_the_form(
 
 def test_transformations_are_ordered_by_keyboard_and_drag(page: Page, server: LiveServer) -> None:
     with server.client() as client:
+        capture(client, "viewed", 1)
+        stored = f"{API}/events/?event=viewed"
+        wait_for(lambda: client.get(stored).json()["results"], at_most_s=120)
+        for other in client.get(TRANSFORMATIONS).json()["results"]:
+            assert client.delete(f"{TRANSFORMATIONS}{other['id']}/").is_success
         for plugin, name in ((MASK_IP, "Mask"), (BOT_FILTER, "Bots"), (USER_AGENT, "Browser")):
             create(client, TRANSFORMATIONS, plugin, name)
 
@@ -289,6 +301,23 @@ def test_dead_letters_of_ingestion_are_shown_and_retried(page: Page, server: Liv
     expect(page.get_by_role("heading", name="No dead letters")).to_be_visible()
 
 
+def test_hidden_tab_asks_for_nothing(page: Page, server: LiveServer, receiver: Receiver) -> None:
+    with server.client() as client:
+        own = create(client, DESTINATIONS, WEBHOOK, "Watched", url=receiver.url)
+    page.clock.install()
+    page.goto(f"{server.address}/project/1/pipeline/destinations/{find_id(own)}")
+    expect(page.get_by_role("heading", name="Over time")).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+    page.on("request", lambda sent: asked.append(sent.url) if "/api/" in sent.url else None)
+    page.evaluate(SET_VISIBILITY, "hidden")
+    page.clock.run_for(60_000)
+    assert asked == []
+    page.evaluate(SET_VISIBILITY, "visible")
+    page.clock.run_for(60_000)
+    assert asked != []
+
+
 def test_hostile_names_and_a_phone(page: Page, server: LiveServer, receiver: Receiver) -> None:
     receiver.decide = lambda _: PlannedResponse(status=400, body=HOSTILE[1].encode())
     with server.client() as client:
@@ -313,8 +342,7 @@ def test_hostile_names_and_a_phone(page: Page, server: LiveServer, receiver: Rec
         *(f"{record}?tab={tab}" for tab in tabs),
     ):
         page.goto(f"{server.address}/project/1/{path}")
-        page.wait_for_load_state("networkidle")
-        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        wait_until_whole(page)
         assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"], path
     assert find_violations(page) == []
     assert dialogs == []

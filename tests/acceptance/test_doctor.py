@@ -196,7 +196,7 @@ def test_json_has_one_object_per_check(folders: Path) -> None:
     checks = {each["check"]: each for each in json.loads(done.stdout)}
     assert done.returncode == 1
     assert checks["data directory"]["verdict"] == "problem"
-    assert set(checks["clock"]) == {"verdict", "check", "detail"}
+    assert set(checks["clock"]) == {"verdict", "check", "detail", "page"}
 
 
 def test_a_clickhouse_server_is_checked_on_request(

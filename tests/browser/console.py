@@ -2,7 +2,7 @@
 
 import json
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from hedgerow.http.console.files import FOLDER
 from tests.browser.chromium import PACKAGES, missing
@@ -43,6 +43,12 @@ def log_in(page: Page, server: LiveServer, path: str = "feature_flags") -> None:
     value = json.dumps(PERSONAL_KEY)
     page.add_init_script(f"sessionStorage.setItem('{KEY_ITEM}', {value})")
     page.goto(f"{server.address}/project/1/{path}")
+
+
+def wait_until_whole(page: Page) -> None:
+    """Wait until a page has its heading and nothing on it is loading."""
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(page.locator(".skeleton")).to_have_count(0)
 
 
 def find_violations(page: Page) -> list[str]:

@@ -78,7 +78,8 @@ function Health({ checks }: { checks: Results["checks"] }) {
               </td>
               <td class="first name">{each.check.charAt(0).toUpperCase() + each.check.slice(1)}</td>
               <td class="wide">
-                <Value value={each.detail} />
+                <Value value={each.detail} />{" "}
+                {each.page && <Link href={each.page}>{t("Show the cause")}</Link>}
               </td>
             </tr>
           ))}

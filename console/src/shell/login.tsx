@@ -200,9 +200,9 @@ function LoginLinkForm({ token }: { token: string }) {
   );
 }
 
-/** The link worked once; the page goes on without it, logged in unless `isOut`. */
+/** The link worked once; the page that it names goes on without it, logged in unless `isOut`. */
 async function leaveLink(isOut = false): Promise<void> {
-  history.replaceState(null, "", "/");
+  history.replaceState(null, "", location.pathname);
   queryClient.clear();
   tokenLink.set(null);
   if (isOut) return forget();

@@ -33,6 +33,9 @@ export interface Destination {
   isMinor?: boolean;
   /** Below the navigation, where it never scrolls out of sight. */
   isFoot?: boolean;
+  /** The scope that it needs, or only for owners: others do not see it in the navigation. */
+  needs?: string;
+  isForOwners?: boolean;
   /** The start of the addresses that belong to it, if it is not its path. */
   below?: string | RegExp;
 }
@@ -60,9 +63,9 @@ export const DESTINATIONS: Destination[] = [
   { path: "/pipeline", label: t("Pipelines"), icon: "pipeline", keys: "g n", section: t("Project") },
   { path: "/data-management/events", label: t("Events and properties"), icon: "tag", keys: "g m", below: /^\/data-management\/(events|properties|actions)/ },
   { path: "/data-management/ingestion-warnings", label: t("Ingestion"), icon: "warning", keys: "g r" },
-  { path: "/activity_log", label: t("Activity"), icon: "history", keys: "g a" },
+  { path: "/activity_log", label: t("Activity"), icon: "history", keys: "g a", needs: "activity_log:read" },
   { path: "/settings", label: t("Settings"), icon: "settings", keys: "g s", isFoot: true },
-  { path: "/system", label: t("System"), icon: "system", keys: "g y" },
+  { path: "/system", label: t("System"), icon: "system", keys: "g y", isForOwners: true },
 ];
 
 export function Shell({ children }: { children: ComponentChildren }) {
@@ -117,6 +120,8 @@ export function Shell({ children }: { children: ComponentChildren }) {
 function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () => void; onHelp: () => void }) {
   const { root, user } = useProject();
   const [path] = useLocation();
+  const rights = useRights();
+  const isShown = ({ needs, isForOwners, isMinor, isFoot }: Destination) => !isMinor && !isFoot && (!needs || rights.may(needs)) && (!isForOwners || rights.isOwner || !rights.isKnown);
   const link = (each: Destination) => (
     <Link key={each.path} href={root + each.path} aria-current={isBelow(each, path.slice(root.length)) ? "page" : undefined}>
       <Icon name={each.icon} />
@@ -139,7 +144,7 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
         </span>
       </Button>
       <nav class="nav" aria-label={t("Main")} onClick={props.onClose}>
-        {DESTINATIONS.filter((each) => !each.isMinor && !each.isFoot).map((each) => (
+        {DESTINATIONS.filter(isShown).map((each) => (
           <>
             {each.section && <span class="section">{each.section}</span>}
             {link(each)}

@@ -18,6 +18,7 @@ interface Props {
   placeholder?: string;
   className?: string;
   hasError?: boolean;
+  disabled?: boolean;
   onInput: (text: string) => void;
   onChoose: (value: string) => void;
   onBackspace?: () => void;
@@ -29,6 +30,7 @@ export function Combobox(props: Props) {
   const [isOpen, setOpen] = useState(false);
   const [active, setActive] = useState(-1);
   const field = useRef<HTMLInputElement>(null);
+  const isEntered = useRef(false);
   const list = useRef<HTMLDivElement>(null);
   const { options } = props;
   const shown = !!(isOpen && (options.length > 0 || props.isLoading));
@@ -71,16 +73,26 @@ export function Combobox(props: Props) {
         aria-invalid={props.hasError || undefined}
         autocomplete="off"
         spellcheck={false}
+        disabled={props.disabled}
         placeholder={props.placeholder}
         value={props.value}
-        onFocus={() => setOpen(true)}
-        onClick={() => setOpen(true)}
+        onFocus={() => {
+          isEntered.current = true;
+          setOpen(true);
+        }}
+        onClick={(event) => {
+          // The first click selects the text, so that what is typed replaces it.
+          if (isEntered.current) event.currentTarget.select();
+          isEntered.current = false;
+          setOpen(true);
+        }}
         onBlur={() => {
           setOpen(false);
           setActive(-1);
           props.onLeave?.();
         }}
         onInput={(event) => {
+          isEntered.current = false;
           setOpen(true);
           setActive(-1);
           props.onInput(event.currentTarget.value);

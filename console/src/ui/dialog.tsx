@@ -50,6 +50,8 @@ export function Confirm(props: {
   title: string;
   isOpen: boolean;
   action: string;
+  /** The way out, if "Cancel" could mean the action. */
+  dismissal?: string;
   isDangerous?: boolean;
   isBusy?: boolean;
   onConfirm: () => void;
@@ -63,7 +65,7 @@ export function Confirm(props: {
       onClose={props.onClose}
       footer={
         <>
-          <Button onClick={props.onClose}>{t("Cancel")}</Button>
+          <Button onClick={props.onClose}>{props.dismissal ?? t("Cancel")}</Button>
           <Button kind={props.isDangerous ? "danger" : "primary"} disabled={props.isBusy} onClick={props.onConfirm}>
             {props.action}
           </Button>

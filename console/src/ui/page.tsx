@@ -1,6 +1,6 @@
 // The frame of a page: title, tabs, pager.
 import type { ComponentChildren } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { t } from "../lib/text";
 import { Button } from "./controls";
@@ -52,8 +52,14 @@ export function Panel(props: { title: string; actions?: ComponentChildren; isFlu
 }
 
 export function Tabs({ label, tabs, current }: { label: string; tabs: { label: string; to: string; name: string }[]; current: string }) {
+  const nav = useRef<HTMLElement>(null);
+  // On a phone only some fit.
+  useLayoutEffect(() => {
+    const [box, tab] = [nav.current, nav.current?.querySelector<HTMLElement>("[aria-current]")];
+    if (box && tab) box.scrollLeft = tab.offsetLeft - (box.clientWidth - tab.offsetWidth) / 2;
+  }, [current, tabs.length]);
   return (
-    <nav class="tabs" aria-label={label}>
+    <nav class="tabs" aria-label={label} ref={nav}>
       {tabs.map((tab) => (
         <Link key={tab.name} href={tab.to} replace aria-current={tab.name === current ? "page" : undefined}>
           {tab.label}

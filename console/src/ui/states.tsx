@@ -53,7 +53,7 @@ export function Failed({ error, onRetry }: { error: unknown; onRetry?: (() => vo
           {t("Request id")} <code>{known.requestId}</code>
         </p>
       )}
-      {onRetry && (
+      {onRetry && known.status !== 403 && (
         <div class="row">
           <Button onClick={onRetry}>{t("Try again")}</Button>
         </div>

@@ -126,6 +126,39 @@ class EvaluationDataStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonPage:
+    """Persons, newest first, with at least the properties of these keys. Static cohorts, hash keys
+    and behaviors are loaded only if requested."""
+
+    project_id: ProjectId
+    limit: int
+    older_than: PersonId | None
+    property_keys: frozenset[str]
+    cohorts: bool
+    hash_keys: bool
+    behaviors: bool
+
+
+class EvaluatedPerson(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What flags depend on. `distinct_id` is the first one of the person, or its uuid."""
+
+    id: PersonId
+    distinct_id: str
+    properties: Mapping[str, Any]
+    cohorts: frozenset[int]
+    hash_keys: Mapping[str, str]
+    behaviors: PersonBehaviors
+
+
+class EvaluatedPersonStore(Protocol):
+    """Reads many persons for flags, without what flags do not depend on."""
+
+    async def count_persons(self, project_id: ProjectId) -> int: ...
+
+    async def load_page(self, page: PersonPage) -> Sequence[EvaluatedPerson]: ...
+
+
 class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     """How many of `total` persons or groups match. `ids` is the requested page of the persons that
     match, newest first. `total` is unknown, and `matching` the known count, if the query has

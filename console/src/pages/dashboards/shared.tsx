@@ -1,6 +1,6 @@
 // What a shared link shows: an insight or a dashboard with its kept results, without a login.
 import { useQuery } from "@tanstack/react-query";
-import { get } from "../../api/client";
+import { ApiError, get } from "../../api/client";
 import type { Tile } from "../../api/types";
 import { t } from "../../lib/text";
 import { Logo } from "../../ui/icons";
@@ -47,7 +47,11 @@ export function SharedPage() {
         </span>
       }
     >
-      <Await query={shared}>{(found) => (found.dashboard ? <Tiles tiles={found.dashboard.tiles} /> : found.insight ? <Single insight={found.insight} /> : <Empty title={t("Nothing is shared here")} />)}</Await>
+      {!shared.data && shared.error instanceof ApiError && shared.error.status === 404 ? (
+        <Empty title={t("This link does not work anymore")}>{t("It was turned off or replaced. Ask for a new one where you got it.")}</Empty>
+      ) : (
+        <Await query={shared}>{(found) => (found.dashboard ? <Tiles tiles={found.dashboard.tiles} /> : found.insight ? <Single insight={found.insight} /> : <Empty title={t("Nothing is shared here")} />)}</Await>
+      )}
     </Page>
   );
 }

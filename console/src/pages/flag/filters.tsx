@@ -1,38 +1,18 @@
 // The filters of a condition: property, comparison, values.
 import type { ComponentChildren, FunctionComponent } from "preact";
 import { useState } from "preact/hooks";
+import { useFocusAdded } from "../../lib/focus";
 import { t } from "../../lib/text";
 import { Button, IconButton, Select } from "../../ui/controls";
 import { Combobox, ValuesInput } from "../../ui/combobox";
 import { Value } from "../../ui/show";
+import { OPERATORS } from "./describe";
 import { type DraftFilter, newUid } from "./draft";
 import { useCohorts, usePropertyNames, usePropertyValues } from "./properties";
 
-export const OPERATORS: [string, string][] = [
-  ["exact", t("is")],
-  ["is_not", t("is not")],
-  ["icontains", t("contains")],
-  ["not_icontains", t("does not contain")],
-  ["starts_with", t("starts with")],
-  ["ends_with", t("ends with")],
-  ["regex", t("matches pattern")],
-  ["not_regex", t("does not match pattern")],
-  ["gt", t("is greater than")],
-  ["gte", t("is at least")],
-  ["lt", t("is less than")],
-  ["lte", t("is at most")],
-  ["is_set", t("is set")],
-  ["is_not_set", t("is not set")],
-  ["is_date_before", t("is before")],
-  ["is_date_after", t("is after")],
-];
 const LISTS = ["exact", "is_not"];
 const WITHOUT_VALUE = ["is_set", "is_not_set"];
 const COHORT = "cohort:";
-
-export function showOperator(name: string): string {
-  return OPERATORS.find(([each]) => each === name)?.[1] ?? name.replaceAll("_", " ");
-}
 
 /** What shows a filter that the editor itself does not know, and the button that adds one. */
 export interface Others {
@@ -51,8 +31,9 @@ interface FiltersProps {
 
 export function Filters({ filters, onChange, empty = t("Everyone"), others }: FiltersProps) {
   const replace = (changed: DraftFilter) => onChange(filters.map((each) => (each.uid === changed.uid ? changed : each)));
+  const list = useFocusAdded<HTMLDivElement>(filters.length);
   return (
-    <div class="stack">
+    <div class="stack" ref={list}>
       {filters.length === 0 && <p class="muted">{empty}</p>}
       {filters.map((filter, index) => (
         <div key={filter.uid} class="stack s">
@@ -118,14 +99,14 @@ function CohortRow({ filter, number, onChange, remove }: OtherRow) {
   return (
     <div class="filter">
       <span class="label" style={{ alignSelf: "center" }}>
-        {t("Cohort")}
+        {t("The person")}
       </span>
       <Select
         label={t("Comparison of filter {number}", { number })}
         value={filter.operator === "not_in" ? "not_in" : "in"}
         choices={[
-          { value: "in", label: t("includes them") },
-          { value: "not_in", label: t("does not include them") },
+          { value: "in", label: t("is in") },
+          { value: "not_in", label: t("is not in") },
         ]}
         onChange={(operator) => onChange({ ...filter, operator })}
       />

@@ -135,7 +135,7 @@ function Editor({ saved, onSaved }: { saved: Flag | null; onSaved: () => void })
         </>
       }
     >
-      {reason && <p class="muted">{t("{reason} You can change the draft and see who would get it.", { reason })}</p>}
+      {reason && <p class="muted">{t("You may try changes here and see who would get the flag, but not save them. {reason}", { reason })}</p>}
       {saved && <LifecycleNotice flag={saved} onDone={onSaved} />}
       <Tabs label={t("Parts of the flag")} tabs={tabs} current={tab} />
       {tab === "code" ? (

@@ -9,10 +9,12 @@ import { useProject } from "../../shell/project";
 import { Combobox } from "../../ui/combobox";
 import { Value } from "../../ui/show";
 import { Failed, Loading } from "../../ui/states";
+import { showOperator } from "./describe";
 import { type Draft, type DraftFilter, findProblems, toFields } from "./draft";
-import { showOperator } from "./filters";
 
 const SETTLE_MS = 300;
+// The service counts no more than that.
+const MAX_PERSONS = 10_000;
 const SERIES = ["--series-1", "--series-2", "--series-3", "--series-4", "--series-5"];
 
 export interface ConditionCounts {
@@ -84,6 +86,13 @@ export function WhoGetsIt({ draft, preview }: { draft: Draft; preview: ReturnTyp
   );
 }
 
+/** Say of whom the counts are: all persons, the newest of very many, or those that were counted in time. */
+function describeSample(sampled: number, total: number): string {
+  if (sampled >= total) return t("Of all {total} persons.", { total });
+  if (sampled >= MAX_PERSONS) return t("Of the newest {sampled} of {total} persons.", { sampled, total });
+  return t("Of the newest {sampled} of {total} persons: the service was too busy to count more in time.", { sampled, total });
+}
+
 function Distribution({ result }: { result: PreviewResult }) {
   const total = Math.max(result.sampled_persons, 1);
   const values = Object.entries(result.values).sort(([left], [right]) => (left === "false" ? 1 : right === "false" ? -1 : left < right ? -1 : 1));
@@ -109,13 +118,11 @@ function Distribution({ result }: { result: PreviewResult }) {
         ))}
       </div>
       <p class="small muted">
-        {result.sampled_persons < result.total_persons
-          ? t("Of the newest {sampled} of {total} persons.", { sampled: result.sampled_persons, total: result.total_persons })
-          : t("Of all {total} persons.", { total: result.total_persons })}
+        {describeSample(result.sampled_persons, result.total_persons)}
       </p>
       {gained + lost + other > 0 && (
         <p>
-          {t("If you save:")} <span class="tag on">+{formatNumber(gained)}</span> <span class="tag bad">−{formatNumber(lost)}</span>
+          {t("If you save:")} {gained > 0 && <span class="tag on">{t("{n} get it", { n: gained })}</span>} {lost > 0 && <span class="tag bad">{t("{n} lose it", { n: lost })}</span>}{" "}
           {other > 0 && <span class="tag info">{t("{n} get another variant", { n: other })}</span>}
         </p>
       )}
@@ -165,6 +172,12 @@ export function TryPerson({ draft, id }: { draft: Draft; id: number | null }) {
     placeholderData: keepPreviousData,
     retry: false,
   });
+  const stored = useQuery({
+    queryKey: ["persons", api, "distinct id", person],
+    queryFn: ({ signal }) => get<Page<Person>>(`${api}/persons/`, { distinct_id: person, limit: 1 }, signal),
+    enabled: person !== "",
+    staleTime: 30_000,
+  });
   return (
     <section class="panel" aria-label={t("Try one person")}>
       <div class="head">
@@ -183,6 +196,7 @@ export function TryPerson({ draft, id }: { draft: Draft; id: number | null }) {
             setText(value);
           }}
         />
+        {person && stored.data?.results.length === 0 && <p class="notice warn">{t("No stored person has the distinct id {id}. A new person with this id would get:", { id: person })}</p>}
         {person && explained.error && <Failed error={explained.error} />}
         {person && !explained.error && explained.data && <Verdicts explanation={explained.data} />}
       </div>

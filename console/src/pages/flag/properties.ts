@@ -46,11 +46,12 @@ export function usePropertyValues(key: string, search: string): { options: Optio
   };
 }
 
-export function useCohorts(): Cohort[] {
+export function useCohorts(isNeeded = true): Cohort[] {
   const { api } = useProject();
   const cohorts = useQuery({
     queryKey: ["cohorts", api],
     queryFn: () => get<Page<Cohort>>(`${api}/cohorts/`, { limit: 500 }),
+    enabled: isNeeded,
     staleTime: STALE_MS,
   });
   return cohorts.data?.results ?? [];

@@ -9,9 +9,14 @@ import { Button, Choices } from "../../ui/controls";
 import { Dialog } from "../../ui/dialog";
 import { copyText, Value } from "../../ui/show";
 import { Empty } from "../../ui/states";
+import { describeChange, FLAG_FIELDS } from "./describe";
 import { type Change, type Conflict, diff, type Draft, mergeEdits, takeTheirs, toDraft, toFields } from "./draft";
+import { useCohorts } from "./properties";
 
-export function Changes({ changes, labels = [t("Before"), t("After")] }: { changes: Change[]; labels?: [string, string] }) {
+/** What changed, before and after. `names` has the names of fields, by path. */
+export function Changes({ changes, names, labels = [t("Before"), t("After")] }: { changes: Change[]; names?: Record<string, string>; labels?: [string, string] }) {
+  const cohorts = useCohorts(changes.some((each) => /"(static-)?cohort"/.test(JSON.stringify([each.before, each.after]))));
+  const nameCohort = (id: unknown) => cohorts.find((each) => each.id === Number(id))?.name ?? showValue(id);
   if (!changes.length) return <Empty title={t("No changes")} />;
   return (
     <div class="table-scroll" tabIndex={0} role="group" aria-label={t("Changes")}>
@@ -27,10 +32,10 @@ export function Changes({ changes, labels = [t("Before"), t("After")] }: { chang
           </tr>
         </thead>
         <tbody>
-          {changes.map((change) => (
-            <tr key={change.path}>
+          {changes.map((each) => ({ ...describeChange(each, nameCohort), key: each.path })).map(({ key, ...change }) => (
+            <tr key={key}>
               <td>
-                <Value value={change.path} maxChars={120} />
+                <Value value={names?.[change.path] ?? change.path} maxChars={120} />
               </td>
               <td class="before">
                 <Value value={change.before} />
@@ -45,6 +50,9 @@ export function Changes({ changes, labels = [t("Before"), t("After")] }: { chang
     </div>
   );
 }
+
+// A new flag is compared with it, so that each of its conditions is a change.
+const NOTHING = { key: undefined, name: "", active: undefined, ensure_experience_continuity: false, filters: { groups: [] } };
 
 interface Props {
   saved: Flag | null;
@@ -62,7 +70,7 @@ export function Review({ saved, draft, isOpen, onClose, onSaved }: Props) {
   const [error, setError] = useState<ApiError | null>(null);
   const [isBusy, setBusy] = useState(false);
   const mine = toFields(draft);
-  const base = saved ? toFields(toDraft(saved)) : {};
+  const base = saved ? toFields(toDraft(saved)) : NOTHING;
   const other = theirs ? toFields(toDraft(theirs)) : null;
   const merge = other ? mergeEdits(base, mine, other) : null;
   const fields = merge ? merge.conflicts.reduce((all, each) => (chosen[each.path] === "theirs" ? takeTheirs(all, each) : all), merge.merged) : mine;
@@ -119,7 +127,7 @@ export function Review({ saved, draft, isOpen, onClose, onSaved }: Props) {
         {merge?.conflicts.map((conflict) => (
           <ConflictRow key={conflict.path} conflict={conflict} chosen={chosen[conflict.path] ?? "mine"} onChoose={(which) => setChosen({ ...chosen, [conflict.path]: which })} />
         ))}
-        <Changes changes={changes} />
+        <Changes changes={changes} names={FLAG_FIELDS} />
         {error?.body.change_request_id ? (
           <p class="notice warn" role="alert">
             {t("This change waits for approval.")} {error.detail} <Link href={`${root}/changes/${String(error.body.change_request_id)}`}>{t("Show the change request")}</Link>

@@ -1,6 +1,7 @@
 // The list of flags: searched, filtered and paged by the service.
 import { useMutation } from "@tanstack/react-query";
-import { useEffect, useState } from "preact/hooks";
+import { memo } from "preact/compat";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { buildCurl, call, queryClient } from "../../api/client";
 import type { Flag } from "../../api/types";
 import { formatPercent, t, tn } from "../../lib/text";
@@ -27,6 +28,10 @@ export function FlagsPage() {
   const parameters = { search: state.search, active: isArchived ? "" : active, archived: isArchived ? "true" : "", type, tags: toTags(state) };
   const flags = useList<Flag>("flags", `${api}/feature_flags/`, state, parameters);
   useEffect(() => setSelected([]), [state.search, active, type, tag]);
+  // The same functions each time: a row is drawn again only if its flag changes.
+  const current = useRef(state);
+  current.current = state;
+  const filterByTag = useCallback((value: string) => current.current.setFilter("tag", value), []);
   const create = (label: string, isQuiet = false) => (
     <CreateLink to={`${root}/feature_flags/new`} scope="feature_flag:write" isQuiet={isQuiet}>
       {label}
@@ -79,7 +84,7 @@ export function FlagsPage() {
         {(items, page) => (
           <>
             <BulkBar selected={selected.map((each) => items.find((flag) => flag.id === each.id) ?? each)} count={page.count} parameters={parameters} onSelect={setSelected} />
-            <FlagTable flags={items} selected={refusal ? null : selected} onSelect={setSelected} onTag={(value) => state.setFilter("tag", value)} />
+            <FlagTable flags={items} selected={refusal ? null : selected} onSelect={setSelected} onTag={filterByTag} />
           </>
         )}
       </List>
@@ -98,15 +103,28 @@ export function describeRelease(flag: Flag): string {
   return filters ? tn(filters, "{share} of those matching {n} filter", "{share} of those matching {n} filters", { share }) : t("{share} of everyone", { share });
 }
 
-interface Selection {
+interface TableProps {
+  flags: Flag[];
   /** Null if the person may not change flags. */
   selected: Flag[] | null;
-  onSelect: (flags: Flag[]) => void;
+  onSelect: (change: Flag[] | ((selected: Flag[]) => Flag[])) => void;
   onTag: (tag: string) => void;
 }
 
-function FlagTable({ flags, ...selection }: { flags: Flag[] } & Selection) {
-  const { selected, onSelect } = selection;
+// As many rows as most screens show. The others follow when these are drawn.
+const FIRST_ROWS = 20;
+
+function FlagTable({ flags, selected, onSelect, onTag }: TableProps) {
+  const { api, root } = useProject();
+  const [isWhole, setWhole] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setWhole(true));
+    return () => clearTimeout(timer);
+  }, []);
+  const toggle = useCallback(
+    (flag: Flag, isSelected: boolean) => onSelect((all) => (isSelected ? [...all, flag] : all.filter((each) => each.id !== flag.id))),
+    [onSelect],
+  );
   const ids = new Set(selected?.map((each) => each.id));
   const chosen = flags.filter((each) => ids.has(each.id)).length;
   const toggleAll = () => onSelect(chosen === flags.length ? (selected ?? []).filter((each) => !flags.some((flag) => flag.id === each.id)) : [...(selected ?? []), ...flags.filter((each) => !ids.has(each.id))]);
@@ -125,15 +143,24 @@ function FlagTable({ flags, ...selection }: { flags: Flag[] } & Selection) {
         ACTIONS,
       ]}
     >
-      {flags.map((flag) => (
-        <FlagRow key={flag.id} flag={flag} isSelected={ids.has(flag.id)} {...selection} />
+      {(isWhole ? flags : flags.slice(0, FIRST_ROWS)).map((flag) => (
+        <FlagRow key={flag.id} api={api} root={root} flag={flag} mayChange={!!selected} isSelected={ids.has(flag.id)} onToggle={toggle} onTag={onTag} />
       ))}
     </Table>
   );
 }
 
-function FlagRow({ flag, isSelected, selected, onSelect, onTag }: { flag: Flag; isSelected: boolean } & Selection) {
-  const { api, root } = useProject();
+interface RowProps {
+  api: string;
+  root: string;
+  flag: Flag;
+  mayChange: boolean;
+  isSelected: boolean;
+  onToggle: (flag: Flag, isSelected: boolean) => void;
+  onTag: (tag: string) => void;
+}
+
+const FlagRow = memo(function FlagRow({ api, root, flag, mayChange, isSelected, onToggle, onTag }: RowProps) {
   const [isDeleting, setDeleting] = useState(false);
   const path = `${api}/feature_flags/${flag.id}/`;
   const edit = useMutation({
@@ -177,13 +204,13 @@ function FlagRow({ flag, isSelected, selected, onSelect, onTag }: { flag: Flag; 
   const variants = flag.filters.multivariate?.variants ?? [];
   return (
     <tr>
-      {selected && (
+      {mayChange && (
         <td class="shrink pick">
-          <input type="checkbox" aria-label={t("Select {key}", { key: flag.key })} checked={isSelected} onChange={() => onSelect(isSelected ? selected.filter((each) => each.id !== flag.id) : [...selected, flag])} />
+          <input type="checkbox" aria-label={t("Select {key}", { key: flag.key })} checked={isSelected} onChange={() => onToggle(flag, !isSelected)} />
         </td>
       )}
       <td class="shrink end">
-        <Switch isOn={isOn} disabled={edit.isPending || !selected || flag.archived} label={t("{key} is on", { key: flag.key })} onChange={toggle} />
+        <Switch isOn={isOn} disabled={edit.isPending || !mayChange || flag.archived} label={t("{key} is on", { key: flag.key })} onChange={toggle} />
       </td>
       <NameCell to={`${root}/feature_flags/${flag.id}`} name={flag.key} description={flag.name} isCode tags={flag.tags.slice(0, 3)} onTag={onTag}>
         {flag.archived && <span class="tag">{t("Archived")}</span>}
@@ -204,10 +231,10 @@ function FlagRow({ flag, isSelected, selected, onSelect, onTag }: { flag: Flag; 
             { label: t("Copy the key"), onSelect: () => void copyText(flag.key) },
             { label: t("Copy as curl"), onSelect: () => void copyText(buildCurl("PATCH", path, { active: !flag.active })) },
             flag.archived
-              ? { label: t("Take out of the archive"), isDisabled: !selected, onSelect: () => archive(false) }
+              ? { label: t("Take out of the archive"), isDisabled: !mayChange, onSelect: () => archive(false) }
               : // A flag that is on cannot be archived.
-                { label: t("Archive"), isDisabled: !selected || flag.active, onSelect: () => archive(true) },
-            { label: t("Delete…"), isDangerous: true, isDisabled: !selected, onSelect: () => setDeleting(true) },
+                { label: t("Archive"), isDisabled: !mayChange || flag.active, onSelect: () => archive(true) },
+            { label: t("Delete…"), isDangerous: true, isDisabled: !mayChange, onSelect: () => setDeleting(true) },
           ]}
         />
         <Confirm
@@ -225,4 +252,4 @@ function FlagRow({ flag, isSelected, selected, onSelect, onTag }: { flag: Flag; 
       </td>
     </tr>
   );
-}
+});

@@ -137,7 +137,7 @@ function Editor({ saved }: { saved: Insight | null }) {
           <Menu
             trigger={<IconButton icon="more" label={t("More actions")} />}
             entries={[
-              ...(saved ? [{ label: t("Name, description, tags…"), isDisabled: !!refusal, onSelect: () => setOpen("details") }, { label: t("Show on dashboards…"), isDisabled: !!refusal, onSelect: () => setOpen("dashboards") }, { label: t("Share by a link…"), onSelect: () => setOpen("sharing") }] : []),
+              ...(saved ? [{ label: t("Name, description, tags…"), isDisabled: !!refusal, onSelect: () => setOpen("details") }, { label: t("Share by a link…"), onSelect: () => setOpen("sharing") }] : []),
               { label: t("Download CSV"), isDisabled: !data, onSelect: downloadCsv },
               picture("png"),
               picture("svg"),
@@ -145,6 +145,11 @@ function Editor({ saved }: { saved: Insight | null }) {
               ...(saved ? [{ label: t("Delete…"), isDangerous: true, isDisabled: !!refusal, onSelect: () => setOpen("delete") }] : []),
             ]}
           />
+          {saved && (
+            <Button icon="dashboard" disabled={!!refusal} title={refusal} onClick={() => setOpen("dashboards")}>
+              {t("Show on dashboards…")}
+            </Button>
+          )}
           {saved && isChanged && <Button onClick={() => setSource(stored!)}>{t("Discard")}</Button>}
           {saved && <Button disabled={!!refusal} title={refusal} onClick={() => setOpen("save as")}>{t("Save as…")}</Button>}
           <Button kind="primary" disabled={!isChanged || update.isPending || !!refusal} title={refusal} onClick={save}>

@@ -5,12 +5,14 @@ import { Link, useLocation, useParams } from "wouter-preact";
 import { call, get, queryClient } from "../../api/client";
 import { explain } from "../../api/errors";
 import type { Person } from "../../api/types";
+import { runQuery } from "../../lib/query";
 import { t, tn } from "../../lib/text";
 import { buildUrl, useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
 import { useRefusal } from "../../shell/rights";
 import { Button, Field, IconButton, SearchInput } from "../../ui/controls";
 import { Confirm, Dialog } from "../../ui/dialog";
+import { Check } from "../../ui/forms";
 import { Menu } from "../../ui/menu";
 import { Page, Tabs } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
@@ -58,9 +60,16 @@ function PersonActions({ person }: { person: Person }) {
   const { api, root } = useProject();
   const [, navigate] = useLocation();
   const [isDeleting, setDeleting] = useState(false);
+  const [withEvents, setWithEvents] = useState(false);
   const refusal = useRefusal("person:write");
+  const events = useQuery({
+    queryKey: ["number of events", api, person.uuid],
+    queryFn: ({ signal }) => runQuery<[number]>(api, "select count() from events where person_id = {id}", { id: person.uuid }, signal),
+    enabled: isDeleting,
+  });
+  const number = events.data?.[0]?.[0];
   const remove = useMutation({
-    mutationFn: () => call("DELETE", `${api}/persons/${person.uuid}/`),
+    mutationFn: () => call("DELETE", `${api}/persons/${person.uuid}/`, { query: { delete_events: withEvents ? "true" : "" } }),
     onSuccess: () => {
       void queryClient.invalidateQueries({ queryKey: ["persons"] });
       notify(t("{name} is deleted.", { name: person.name }));
@@ -78,8 +87,17 @@ function PersonActions({ person }: { person: Person }) {
       <Confirm title={t("Delete this person?")} action={t("Delete the person")} isDangerous isOpen={isDeleting} isBusy={remove.isPending} onConfirm={() => remove.mutate()} onClose={() => setDeleting(false)}>
         <p>
           {tn(person.distinct_ids.length, "The person and {n} distinct id are deleted.", "The person and {n} distinct ids are deleted.")}{" "}
-          {tn(Object.keys(person.properties).length, "{n} property is lost.", "{n} properties are lost.")} {t("Their events stay. This cannot be undone.")}
+          {tn(Object.keys(person.properties).length, "{n} property is lost.", "{n} properties are lost.")}{" "}
+          {number === undefined
+            ? withEvents
+              ? t("Their events are deleted, too.")
+              : t("Their events stay.")
+            : withEvents
+              ? tn(number, "Their {n} event is deleted, too.", "Their {n} events are deleted, too.")
+              : tn(number, "Their {n} event stays.", "Their {n} events stay.")}{" "}
+          {t("This cannot be undone.")}
         </p>
+        <Check label={t("Delete their events, too")} isOn={withEvents} onChange={setWithEvents} />
       </Confirm>
     </>
   );

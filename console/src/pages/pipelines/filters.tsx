@@ -4,11 +4,12 @@ import { useState } from "preact/hooks";
 import { get } from "../../api/client";
 import type { Page as PageOf, PropertyFilter } from "../../api/types";
 import { useSettled } from "../../lib/debounce";
+import { useFocusAdded } from "../../lib/focus";
 import { t } from "../../lib/text";
 import { useProject } from "../../shell/project";
 import { Combobox, ValuesInput } from "../../ui/combobox";
 import { Button, IconButton, Select } from "../../ui/controls";
-import { OPERATORS } from "../flag/filters";
+import { OPERATORS } from "../flag/describe";
 import type { Setting } from "./model";
 import { Note } from "./settings";
 
@@ -50,8 +51,9 @@ interface Props {
 
 export function EventFilters({ setting, value, error, isDisabled, hasPersons, onChange }: Props) {
   const filters = (value ?? []) as PropertyFilter[];
+  const list = useFocusAdded<HTMLFieldSetElement>(filters.length);
   return (
-    <fieldset class="field group">
+    <fieldset class="field group" ref={list}>
       <legend class="label">{setting.name}</legend>
       {filters.map((filter, index) => (
         <Row

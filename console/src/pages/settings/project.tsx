@@ -58,7 +58,7 @@ function General({ project, reason }: PartProps) {
         <TextField label={t("Name")} required maxLength={200} disabled={!!reason} error={form.errorOf("name")} value={name} onInput={setName} />
         <div class="field">
           <span class="label">{t("Time zone")}</span>
-          <Combobox label={t("Time zone")} value={zone} hasError={!!form.errorOf("timezone")} options={matching.map((value) => ({ value }))} onInput={setZone} onChoose={setZone} />
+          <Combobox label={t("Time zone")} disabled={!!reason} value={zone} hasError={!!form.errorOf("timezone")} options={matching.map((value) => ({ value }))} onInput={setZone} onChoose={setZone} />
           <span class={form.errorOf("timezone") ? "error-text" : "hint"}>{form.errorOf("timezone") ?? t("Days of charts and dates without a zone are read in it.")}</span>
         </div>
         <TextField
@@ -73,10 +73,10 @@ function General({ project, reason }: PartProps) {
           onInput={setDays}
         />
         <Field label={t("A week begins on")}>
-          {(attributes) => <Select id={attributes.id} label={t("A week begins on")} value={weekStart} onChange={setWeekStart} choices={[{ value: "0", label: t("Sunday") }, { value: "1", label: t("Monday") }]} />}
+          {(attributes) => <Select id={attributes.id} label={t("A week begins on")} disabled={!!reason} value={weekStart} onChange={setWeekStart} choices={[{ value: "0", label: t("Sunday") }, { value: "1", label: t("Monday") }]} />}
         </Field>
         <Field label={t("An event that breaks its schema")} hint={t("The definition of an event may choose otherwise.")}>
-          {(attributes) => <Select id={attributes.id} label={t("An event that breaks its schema")} value={mode} onChange={setMode} choices={[{ value: "off", label: t("is stored like any other") }, { value: "warn", label: t("is stored with a warning") }, { value: "reject", label: t("is rejected") }]} />}
+          {(attributes) => <Select id={attributes.id} label={t("An event that breaks its schema")} disabled={!!reason} value={mode} onChange={setMode} choices={[{ value: "off", label: t("is stored like any other") }, { value: "warn", label: t("is stored with a warning") }, { value: "reject", label: t("is rejected") }]} />}
         </Field>
         <div>
           <Button type="submit" disabled={form.isBusy || !!reason} title={reason}>
@@ -101,7 +101,9 @@ function TestAccounts({ project, reason }: PartProps) {
       <form class="body stack" onSubmit={form.submit}>
         <p class="muted">{t("Charts that leave out internal and test users count events of those who match all these filters, such as: email does not contain @example.com.")}</p>
         <Refusal error={form.error} />
-        <Filters filters={filters} onChange={setFilters} />
+        <fieldset class="plain" disabled={!!reason}>
+          <Filters filters={filters} onChange={setFilters} />
+        </fieldset>
         <div>
           <Button type="submit" disabled={form.isBusy || !!reason} title={reason}>
             {t("Save the filters")}

@@ -35,9 +35,12 @@ Verdict = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
+    """`page` is the path of the page of the console that shows the cause and has the remedy."""
+
     verdict: Verdict
     check: str
     detail: str
+    page: str | None = None
 
 
 class Doctor:

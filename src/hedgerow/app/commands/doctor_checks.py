@@ -28,6 +28,13 @@ MAX_DELIVERY_AGE_S = 600
 MAX_DELETION_AGE_S = 7200
 MAX_LISTED_RECORDS = 20
 MAX_ERROR_CHARS = 300
+# How the addresses of the console name the families.
+PAGES = {
+    Family.TRANSFORMATION: "transformations",
+    Family.DESTINATION: "destinations",
+    Family.IMPORT_APP: "import-apps",
+    Family.FRONTEND_APP: "site-apps",
+}
 
 
 def check_workload(
@@ -54,13 +61,15 @@ class _WorkloadChecks:
         yield from self._check_records()
 
     def _check_dead_letters(self) -> CheckResult:
-        counted = select(func.sum(set_aside_events.c.number))
-        count = self._connection.execute(counted).scalar() or 0
+        number = func.sum(set_aside_events.c.number)
+        counted = select(number, func.max(set_aside_events.c.project_id))
+        count, project_id = self._connection.execute(counted).one()
         if not count:
             return CheckResult("ok", "dead letters", "none")
         hint = self._format_command("events dead-letters list")
         detail = f"{count:,} event(s) could not be processed. Run `{hint}` for the reasons."
-        return CheckResult("problem", "dead letters", detail)
+        page = project_id and f"/project/{project_id}/data-management/ingestion-warnings"
+        return CheckResult("problem", "dead letters", detail, page)
 
     def _check_inbox(self) -> CheckResult:
         waiting = read_waiting_events(self._connection)
@@ -116,32 +125,31 @@ class _WorkloadChecks:
 
     def _check_record(self, record: RecordHealth) -> Iterator[CheckResult]:
         check = f"{record.family.value} {record.id}"
+        page = f"/project/{record.project_id}/pipeline/{PAGES[record.family]}/{record.id}"
         name = f"{truncate(record.name)!r} of project" if record.name else "of project"
         error = record.pause_state.error[:MAX_ERROR_CHARS]
         if record.family is Family.TRANSFORMATION:
             if record.enabled and error:
                 detail = f"{name} {record.project_id} fails, so events pass unchanged: {error}"
-                yield CheckResult("warning", check, detail)
+                yield CheckResult("warning", check, detail, page)
             return
         queue = self._describe_queue(record)
         about = f"{name} {record.project_id}"
         if record.enabled and record.pause_state.is_paused:
             detail = f"{about} is paused. {queue}{error} Fix the cause, or disable the destination."
-            yield CheckResult("problem", check, detail)
+            yield CheckResult("problem", check, detail, page)
         elif record.enabled and self._oldest_s(record) >= MAX_DELIVERY_AGE_S:
             hint = error or self._explain_waiting()
-            yield CheckResult("warning", check, f"{about} is behind. {queue}{hint}")
+            yield CheckResult("warning", check, f"{about} is behind. {queue}{hint}", page)
         elif not record.enabled and queue:
             detail = f"{about} is disabled. {queue}They are sent when you enable it."
-            yield CheckResult("warning", check, detail)
+            yield CheckResult("warning", check, detail, page)
         if record.backlog.dead:
-            path = f"/api/projects/{record.project_id}/pipeline_destination_configs/{record.id}/"
             detail = (
-                f"{about} has {record.backlog.dead:,} dead letter(s). GET "
-                f"{path}deliveries/?status=dead lists them with the reason; a replay sends them "
-                "again."
+                f"{about} has {record.backlog.dead:,} dead letter(s). Its page lists them with the "
+                "reason, and sends them again."
             )
-            yield CheckResult("warning", check, detail)
+            yield CheckResult("warning", check, detail, f"{page}?tab=dead")
 
     def _describe_queue(self, record: RecordHealth) -> str:
         number = record.backlog.waiting + record.backlog.retrying

@@ -28,6 +28,7 @@ from hedgerow.settings import Settings
 from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
 from hedgerow.storage.flags.history import SqlFlagHistory
+from hedgerow.storage.persons.evaluated_persons import SqlEvaluatedPersonStore
 from hedgerow.storage.persons.persons import SqlPersonStore
 
 __all__ = [
@@ -96,7 +97,7 @@ async def open_what_if(settings: Settings) -> AsyncIterator[WhatIfCommands]:
     async with open_queries(settings) as queries:
         database = queries.state.database
         drafts = DraftEvaluation(
-            queries.flag_cache, SqlEvaluationDataStore(database), SqlPersonStore(database)
+            queries.flag_cache, SqlEvaluationDataStore(database), SqlEvaluatedPersonStore(database)
         )
         yield WhatIfCommands(
             state=queries.state, what_if=WhatIf(drafts, queries.executor, queries.scanner)

@@ -62,7 +62,9 @@ class InstanceStatusReader:
         return InstanceStatusResults(
             overview=overview,
             checks=[
-                StatusCheck(verdict=each.verdict, check=each.check, detail=each.detail)
+                StatusCheck(
+                    verdict=each.verdict, check=each.check, detail=each.detail, page=each.page
+                )
                 for each in (*self._check_process(free_bytes), *checks)
             ],
             jobs=jobs,

@@ -36,6 +36,7 @@ from hedgerow.storage.flags.approvals.approval_store import SqlApprovalStore
 from hedgerow.storage.flags.early_access import SqlFeatureStore
 from hedgerow.storage.flags.evaluation_context import SqlEvaluationDataStore
 from hedgerow.storage.flags.history import SqlFlagHistory
+from hedgerow.storage.persons.evaluated_persons import SqlEvaluatedPersonStore
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.pipelines.records import SqlRecordStore
 from hedgerow.storage.projects.activity import SqlActivityStore
@@ -61,7 +62,9 @@ class HttpServices:
             container.ingestion.watch,
             timeout_s=settings.read_after_write_timeout_s,
         )
-        self.flag_drafts = DraftEvaluation(flag_cache, evaluation_data, self.persons)
+        self.flag_drafts = DraftEvaluation(
+            flag_cache, evaluation_data, SqlEvaluatedPersonStore(database)
+        )
         self.explainer = FlagExplainer(flag_cache, evaluation_data)
         self.what_if = WhatIf(
             self.flag_drafts, container.event_queries.executor, container.person_scanner

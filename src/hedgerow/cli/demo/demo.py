@@ -85,7 +85,9 @@ def _report(built: BuiltDemo, service: DemoService, settings: Settings) -> None:
         print(f"  Project key   {service.first.project_key}   public: of project 1, which is empty")
         print(f"  Personal key  {service.first.personal_key}   secret: log in with it")
         if service.first.setup_token:
-            print(f"  Setup link    {build_url(address, 'setup', service.first.setup_token)}")
+            # It opens the demo, not the empty project.
+            page = f"{address}/project/{built.project_id}"
+            print(f"  Setup link    {build_url(page, 'setup', service.first.setup_token)}")
         print()
     if not service.is_running_on:
         print(f"Start:   {format_command('serve', settings)}")

@@ -50,6 +50,7 @@ def doctor(
     else:
         for result in results:
             verdict = colorize(result.verdict.ljust(_VERDICT_WIDTH), VERDICT_COLORS[result.verdict])
-            print(f"{verdict} {result.check}: {escape_control_characters(result.detail)}")
+            page = f" Console: {result.page}" if result.page else ""
+            print(f"{verdict} {result.check}: {escape_control_characters(result.detail)}{page}")
     if any(result.verdict == "problem" for result in results):
         raise typer.Exit(1)

@@ -3,7 +3,7 @@ with counts."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -15,23 +15,30 @@ from hedgerow.flags.evaluation.blast_radius import check_counted
 from hedgerow.flags.evaluation.bucket import bucket_position, encode_identifier
 from hedgerow.flags.evaluation.compile import CompiledFlag, rollout_percentage_of
 from hedgerow.flags.evaluation.decide import EvaluationRequest
-from hedgerow.flags.evaluation.evaluation_context import NO_BEHAVIORS, EvaluationContext
+from hedgerow.flags.evaluation.evaluation_context import EvaluationContext
 from hedgerow.flags.evaluation.explain import explain_flags
 from hedgerow.flags.evaluation.explanation import Explanation
 from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.flags.evaluation.flag_values import list_property_keys
 from hedgerow.flags.evaluation.snapshot import FlagSnapshot, build_snapshot
 from hedgerow.flags.flags import new_flag
 from hedgerow.flags.model import Flag, FlagId, FlagOutcome
-from hedgerow.flags.store import EvaluationDataStore, StoredData
+from hedgerow.flags.store import (
+    EvaluatedPerson,
+    EvaluatedPersonStore,
+    EvaluationDataStore,
+    PersonPage,
+)
 from hedgerow.flags.validate import referenced_flag_ids
 from hedgerow.lib.threads import run_in_thread
-from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, Person, PersonId
-from hedgerow.persons.store import PersonQuery, PersonStore
+from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS
 from hedgerow.projects.activity import Actor
 from hedgerow.projects.model import Project
 
 MAX_PERSONS = 10_000
-PAGE_PERSONS = 500
+# A small page first: a busy machine must count some persons in time.
+FIRST_PAGE_PERSONS = 500
+PAGE_PERSONS = 2_000
 # A preview ends with what it has then.
 MAX_PREVIEW_S = 0.3
 # The longest that one person may take at worst.
@@ -74,7 +81,7 @@ class Draft:
 
 class DraftEvaluation:
     def __init__(
-        self, flag_cache: FlagCache, data: EvaluationDataStore, persons: PersonStore
+        self, flag_cache: FlagCache, data: EvaluationDataStore, persons: EvaluatedPersonStore
     ) -> None:
         self._flag_cache = flag_cache
         self._data = data
@@ -117,24 +124,23 @@ class DraftEvaluation:
         built = await self.build(project, draft, actor, now)
         _check_cost(_find_compiled(built.snapshot, built.flag.id))
         check_counted(built.snapshot.predicates)
-        persons, total = await self._persons.persons(
-            PersonQuery(project_id=project.id, limit=PAGE_PERSONS)
-        )
-        preview = Preview(total=total)
+        preview = Preview(total=await self._persons.count_persons(project.id))
         counter = _Counter(built, preview, now)
-        while persons:
-            stored = await self._load_stored(project, built, persons, ends_at_s)
-            await run_in_thread(partial(counter.count, persons, stored, ends_at_s))
-            if preview.sampled >= MAX_PERSONS or time.monotonic() > ends_at_s:
+        page = PersonPage(
+            project_id=project.id,
+            limit=FIRST_PAGE_PERSONS,
+            older_than=None,
+            property_keys=counter.property_keys,
+            cohorts=counter.needs_cohorts,
+            hash_keys=counter.needs_hash_keys,
+            behaviors=counter.needs_behaviors,
+        )
+        while persons := await self._persons.load_page(page):
+            await run_in_thread(partial(counter.count, persons, ends_at_s))
+            left = MAX_PERSONS - preview.sampled
+            if left <= 0 or time.monotonic() > ends_at_s:
                 break
-            persons, _ = await self._persons.persons(
-                PersonQuery(
-                    project_id=project.id,
-                    limit=PAGE_PERSONS,
-                    older_than=persons[-1].id,
-                    count=total,
-                )
-            )
+            page = replace(page, older_than=persons[-1].id, limit=min(left, PAGE_PERSONS))
         return preview
 
     async def build(
@@ -151,18 +157,6 @@ class DraftEvaluation:
         saved = None if before.id == NEW else before
         return await run_in_thread(lambda: _build_draft(snapshot, after, saved))
 
-    async def _load_stored(
-        self, project: Project, draft: Draft, persons: Sequence[Person], ends_at_s: float
-    ) -> Mapping[PersonId, StoredData]:
-        """Load what a list of persons does not contain, where flags depend on it."""
-        is_needed = _needs_stored(draft.snapshot)
-        stored = {}
-        for person in persons if is_needed else ():
-            if time.monotonic() > ends_at_s:
-                break
-            stored[person.id] = await self._data.load(project.id, _get_id(person), {})
-        return stored
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftFields:
@@ -173,6 +167,8 @@ class DraftFields:
 
 
 class _Counter:
+    """`property_keys` are the properties that the saved or the new value depends on."""
+
     def __init__(self, draft: Draft, preview: Preview, now: datetime) -> None:
         self._preview = preview
         self._now = now
@@ -181,33 +177,39 @@ class _Counter:
         groups = draft.flag.filters.get("groups") or []
         self._limits = [rollout_percentage_of(groups[each.index]) for each in self._conditions]
         self._evaluate = _build_evaluation(draft.snapshot, draft.flag.id)
-        self._evaluate_saved = (
-            None if draft.saved is None else _build_evaluation(draft.saved, draft.flag.id)
-        )
+        self._evaluate_saved = None
+        snapshots = [draft.snapshot]
+        # An unchanged flag changes nothing for any person.
+        if (
+            draft.saved is not None
+            and _find_compiled(draft.saved, draft.flag.id).flag != draft.flag
+        ):
+            self._evaluate_saved = _build_evaluation(draft.saved, draft.flag.id)
+            snapshots.append(draft.saved)
         self._prefix = encode_identifier(f"{draft.flag.key}.")
-        self._needs_stored = _needs_stored(draft.snapshot)
+        self.property_keys = frozenset[str]().union(*map(list_property_keys, snapshots))
+        self.needs_cohorts = any(each.has_static_cohorts for each in snapshots)
+        self.needs_hash_keys = any(each.continuity_keys for each in snapshots)
+        self.needs_behaviors = any(each.uses_behaviors for each in snapshots)
         preview.conditions = [ConditionCounts() for _ in self._conditions]
 
-    def count(
-        self, persons: Sequence[Person], stored: Mapping[PersonId, StoredData], ends_at_s: float
-    ) -> None:
+    def count(self, persons: Sequence[EvaluatedPerson], ends_at_s: float) -> None:
         for person in persons:
-            if self._needs_stored and person.id not in stored:
-                break
-            self._count_one(person, stored.get(person.id))
+            self._count_one(person)
             if time.monotonic() > ends_at_s:
                 break
 
-    def _count_one(self, person: Person, stored: StoredData | None) -> None:
+    def _count_one(self, person: EvaluatedPerson) -> None:
         preview = self._preview
-        context = self._build_context(person, stored)
+        context = self._build_context(person)
         outcome = self._evaluate(context)
         preview.sampled += 1
         value = _format_value(outcome)
         preview.values[value] += 1
         self._count_conditions(context, outcome)
         if self._evaluate_saved is not None:
-            before = _format_value(self._evaluate_saved(self._build_context(person, stored)))
+            context.results, context.cohort_results = {}, {}
+            before = _format_value(self._evaluate_saved(context))
             if before != value:
                 preview.changes[before, value] += 1
 
@@ -223,24 +225,16 @@ class _Counter:
             counts.gets += is_in
             counts.decides += is_in and outcome.condition_index == condition.index
 
-    def _build_context(self, person: Person, stored: StoredData | None) -> EvaluationContext:
-        context = EvaluationContext(distinct_id=_get_id(person), now=self._now)
+    def _build_context(self, person: EvaluatedPerson) -> EvaluationContext:
+        context = EvaluationContext(distinct_id=person.distinct_id, now=self._now)
         context.add_stored_data(
             person.properties,
             groups={},
-            cohorts=stored.cohorts if stored else frozenset(),
-            hash_keys=stored.hash_keys if stored else {},
-            behaviors=(stored.behaviors if stored else None) or NO_BEHAVIORS,
+            cohorts=person.cohorts,
+            hash_keys=person.hash_keys,
+            behaviors=person.behaviors,
         )
         return context
-
-
-def _needs_stored(snapshot: FlagSnapshot) -> bool:
-    return bool(snapshot.has_static_cohorts or snapshot.continuity_keys or snapshot.uses_behaviors)
-
-
-def _get_id(person: Person) -> str:
-    return person.distinct_ids[0] if person.distinct_ids else person.uuid
 
 
 def _build_draft(snapshot: FlagSnapshot, flag: Flag, saved: Flag | None) -> Draft:

@@ -102,6 +102,18 @@ class PersonData:
 NO_PERSON = PersonData(properties={}, cohorts=frozenset(), hash_keys={}, behaviors=NO_BEHAVIORS)
 
 
+def list_property_keys(snapshot: FlagSnapshot) -> frozenset[str]:
+    """Return the properties of persons and groups that the flags depend on."""
+    return add_fallbacks(
+        snapshot.predicates.property_keys
+        | {
+            ENROLLMENT + each.flag.key
+            for each in snapshot.all_flags
+            if each.flag.filters.get("feature_enrollment")
+        }
+    )
+
+
 class FlagMatcher:
     """Evaluates one flag for one person after another. Pure: runs in a worker process.
     `property_keys` are the properties of persons and groups that the value depends on. Without
@@ -112,14 +124,7 @@ class FlagMatcher:
         self._now = now
         self.snapshot: FlagSnapshot = build_snapshot(definitions)
         self._flags = self.snapshot.all_flags
-        self.property_keys = add_fallbacks(
-            self.snapshot.predicates.property_keys
-            | {
-                ENROLLMENT + each.flag.key
-                for each in self._flags
-                if each.flag.filters.get("feature_enrollment")
-            }
-        )
+        self.property_keys = list_property_keys(self.snapshot)
         self.needs_persons = bool(
             self.property_keys - {DISTINCT_ID}
             or self.snapshot.has_static_cohorts

@@ -23,11 +23,13 @@ class StatusMetric(msgspec.Struct, kw_only=True):
 
 
 class StatusCheck(msgspec.Struct, kw_only=True):
-    """The result of a check. A `warning` or `problem` says what to do."""
+    """The result of a check. A `warning` or `problem` says what to do; `page` is the path of the
+    page of the console to do it on."""
 
     verdict: Literal["ok", "warning", "problem"]
     check: str
     detail: str
+    page: str | None
 
 
 class OpenJob(msgspec.Struct, kw_only=True):

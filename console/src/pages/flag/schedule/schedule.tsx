@@ -209,7 +209,7 @@ function Cancel({ change, what }: { change: ScheduledChange; what: string }) {
       <Button isSmall disabled={!!refusal} title={refusal} aria-label={isOver ? t("Remove the entry “{what}”", { what }) : t("Cancel “{what}”", { what })} onClick={() => setAsked(true)}>
         {isOver ? t("Remove…") : t("Cancel…")}
       </Button>
-      <Confirm title={isOver ? t("Remove the entry?") : t("Cancel the change?")} action={isOver ? t("Remove the entry") : t("Cancel the change")} isDangerous isOpen={isAsked} isBusy={cancel.isPending} onConfirm={() => cancel.mutate()} onClose={() => setAsked(false)}>
+      <Confirm title={isOver ? t("Remove the entry?") : t("Cancel the change?")} action={isOver ? t("Remove the entry") : t("Cancel the change")} dismissal={t("Keep it")} isDangerous isOpen={isAsked} isBusy={cancel.isPending} onConfirm={() => cancel.mutate()} onClose={() => setAsked(false)}>
         <p>
           <strong>{change.flag_key}</strong>: {what}, {formatDate(change.scheduled_at)}
         </p>

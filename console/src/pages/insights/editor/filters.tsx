@@ -1,11 +1,12 @@
 // Filters of an insight or of one series: properties of events and persons, and cohorts.
 import { useState } from "preact/hooks";
 import type { PropertyFilter } from "../../../api/types";
+import { useFocusAdded } from "../../../lib/focus";
 import { t } from "../../../lib/text";
 import { Combobox, ValuesInput } from "../../../ui/combobox";
 import { Button, IconButton, Select } from "../../../ui/controls";
 import { Value } from "../../../ui/show";
-import { OPERATORS } from "../../flag/filters";
+import { OPERATORS } from "../../flag/describe";
 import { useCohorts, usePropertyChoices, useValueChoices } from "./choices";
 
 const LISTS = ["exact", "is_not"];
@@ -21,8 +22,9 @@ interface Props {
 }
 
 export function Filters({ label, filters, event, onChange }: Props) {
+  const list = useFocusAdded<HTMLDivElement>(filters.length);
   return (
-    <div class="stack s" role="group" aria-label={label}>
+    <div class="stack s" role="group" aria-label={label} ref={list}>
       {filters.map((filter, index) => (
         <FilterRow
           key={index}

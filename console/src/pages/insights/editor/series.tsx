@@ -1,5 +1,6 @@
 // The series of trends and the steps of a funnel: which events, which math, which filters.
 import { useState } from "preact/hooks";
+import { useFocusAdded } from "../../../lib/focus";
 import { t } from "../../../lib/text";
 import { Combobox } from "../../../ui/combobox";
 import { Button, IconButton, Select } from "../../../ui/controls";
@@ -25,8 +26,9 @@ export function SeriesList({ series, areSteps, errors, onChange }: Props) {
     [moved[index], moved[to]] = [moved[to]!, moved[index]!];
     onChange(moved);
   };
+  const list = useFocusAdded<HTMLDivElement>(series.length);
   return (
-    <div class="stack">
+    <div class="stack" ref={list}>
       {series.map((each, index) => {
         const label = areSteps ? t("Step {number}", { number: index + 1 }) : t("Series {letter}", { letter: String.fromCharCode(65 + index) });
         return (

@@ -27,11 +27,15 @@ const STATES: Record<string, [string, string]> = {
   Errored: ["warn", t("Cannot be checked")],
   Snoozed: ["", t("Snoozed")],
 };
+const EVERY_MS = 15_000;
+// A new alert is checked within seconds.
+const FIRST_CHECK_MS = 2000;
+
 export function Alerts({ insight }: { insight: Insight }) {
   const { api } = useProject();
   const [edited, setEdited] = useState<Alert | "new" | null>(null);
   const refusal = useRefusal("alert:write");
-  const alerts = useQuery({ queryKey: ["alerts", api, insight.id], queryFn: () => get<Page<Alert>>(`${api}/alerts/`, { insight_id: insight.id, limit: 100 }), refetchInterval: 15_000 });
+  const alerts = useQuery({ queryKey: ["alerts", api, insight.id], queryFn: () => get<Page<Alert>>(`${api}/alerts/`, { insight_id: insight.id, limit: 100 }), refetchInterval: ({ state }) => (state.data?.results.some((each) => each.enabled && !each.last_checked_at) ? FIRST_CHECK_MS : EVERY_MS) });
   if (unwrap(insight.query).kind !== "TrendsQuery") return <Empty title={t("Alerts are for trends")}>{t("Save this question as a trend to get a message when its value changes.")}</Empty>;
   const add = (
     <Button kind="primary" icon="plus" disabled={!!refusal} title={refusal} onClick={() => setEdited("new")}>
@@ -85,7 +89,8 @@ function AlertRow({ alert, onEdit }: { alert: Alert; onEdit: () => void }) {
   const refresh = () => queryClient.invalidateQueries({ queryKey: ["alerts"] });
   const edit = useMutation({ mutationFn: (body: object) => call("PATCH", path, { body }), onSettled: refresh, onError: notifyError });
   const remove = useMutation({ mutationFn: () => call("DELETE", path), onSettled: refresh, onSuccess: () => notify(t("The alert is deleted.")), onError: notifyError });
-  const [tone, state] = STATES[alert.state] ?? ["", alert.state];
+  const isNew = alert.enabled && !alert.last_checked_at && alert.state === "Not firing";
+  const [tone, state] = isNew ? ["", t("Not checked yet")] : (STATES[alert.state] ?? ["", alert.state]);
   return (
     <section class="body stack line" aria-label={alert.name || t("Alert")}>
       <div class="row spread">

@@ -39,6 +39,7 @@ export function DestinationChecks({ chosen, onChange }: { chosen: number[]; onCh
               {!each.enabled && <span class="tag">{t("off")}</span>}
             </label>
           ))}
+          {!chosen.length && <span class="hint">{t("None is chosen: no message is sent.")}</span>}
         </div>
       ) : (
         <span class="muted">{t("There is no destination yet. Create a webhook or a Slack message under Pipelines first.")}</span>
