@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import BUY, VIEW, ask, event, refuse, send
+from tests.contract.insights.world import BUY, VIEW, ask, event, name_actors, refuse, send
 
 MARCH = {"date_from": "2026-03-01", "date_to": "2026-03-31"}
 NULL = ""
@@ -90,6 +90,60 @@ def test_one_event_is_one_step(client: httpx.Client) -> None:
     send(client, event("g-1", "g.a", 2, 1), event("g-2", "g.a", 2, 1), event("g-2", "g.a", 2, 2))
     assert counts(funnel(client, step("g.a"), step("g.a"))) == [2, 1]
     assert counts(funnel(client, step("g.a"), step("g.a"), funnelOrderType="strict")) == [2, 1]
+
+
+OPTIONAL = {"optionalInFunnel": True}
+
+
+def test_optional_steps(client: httpx.Client) -> None:
+    """Steps a, b (optional), c, d (optional), e, in the order of the letters of each person."""
+    for letters in ("a", "abc", "ac", "abcde", "abce", "acd", "acde", "ace", "bc"):
+        days = enumerate(letters, start=1)
+        send(client, *(event(f"o-{letters}", f"o.{name}", 2, hour) for hour, name in days))
+    steps = [step("o.a"), step("o.b", **OPTIONAL), step("o.c")]
+    steps += [step("o.d", **OPTIONAL), step("o.e")]
+    found = funnel(client, *steps)
+    assert counts(found) == [8, 3, 7, 3, 4]
+    # abcde 2 hours from a to c, abce 2, acde 1, ace 1, abc 2, ac 1, acd 1; then 2, 1, 2, 1.
+    assert [each["average_conversion_time"] for each in found] == [
+        None,
+        None,
+        10 / 7 * 3600,
+        None,
+        1.5 * 3600,
+    ]
+    assert counts(funnel(client, *steps, funnelOrderType="strict")) == [8, 3, 7, 3, 4]
+
+    def who(number: int) -> list[str]:
+        query = {"kind": "FunnelsQuery", "series": steps, "dateRange": MARCH}
+        source = {"kind": "FunnelsActorsQuery", "source": query, "funnelStep": number}
+        return name_actors(client, source)
+
+    assert who(2) == ["o-abc", "o-abcde", "o-abce"]
+    assert who(-2) == ["o-a", "o-ac", "o-acd", "o-acde", "o-ace"]
+    assert who(-3) == ["o-a"]
+    assert who(-5) == ["o-abc", "o-ac", "o-acd"]
+    assert who(5) == ["o-abcde", "o-abce", "o-acde", "o-ace"]
+
+
+def test_an_optional_step_comes_before_the_next_one(client: httpx.Client) -> None:
+    send(
+        client,
+        # The optional step comes too late, and that alone is no conversion.
+        *[event("p-1", "p.a", 2, 1), event("p-1", "p.c", 2, 2), event("p-1", "p.b", 2, 3)],
+        # The attempt with the optional step is the better one, and within its window only.
+        *[event("p-2", "p.a", 2, 1), event("p-2", "p.b", 2, 2), event("p-2", "p.a", 2, 3)],
+        event("p-2", "p.c", 2, 4),
+        *[event("p-3", "p.a", 2, 1), event("p-3", "p.b", 2, 2), event("p-3", "p.x", 2, 3)],
+    )
+    steps = [step("p.a"), step("p.b", **OPTIONAL), step("p.c")]
+    assert counts(funnel(client, *steps)) == [3, 2, 2]
+    hours = {"funnelWindowIntervalUnit": "hour", "funnelWindowInterval": 2}
+    assert counts(funnel(client, *steps, **hours)) == [3, 1, 2]
+    late = [step("p.a"), step("p.c"), step("p.b", **OPTIONAL)]
+    assert counts(funnel(client, *late)) == [3, 2, 1]
+    bad = step("p.x") | {"funnelFromStep": 0, "funnelToStep": 2}
+    assert counts(funnel(client, *steps, exclusions=[bad])) == [2, 1, 2]
 
 
 def test_exclusions_without_order(client: httpx.Client) -> None:
@@ -221,8 +275,18 @@ def test_groups_and_expressions_as_actors(client: httpx.Client) -> None:
             {"funnelsFilter": {"exclusions": [VIEW | {"funnelFromStep": 1, "funnelToStep": 1}]}},
             "query__funnelsFilter__exclusions__0__funnelToStep",
         ),
+        ({"series": [VIEW | OPTIONAL, BUY]}, "query__series__0__optionalInFunnel"),
+        ({"series": [VIEW, BUY | OPTIONAL, BUY]}, "query__series__1__optionalInFunnel"),
         (
-            {"series": [VIEW, BUY | {"optionalInFunnel": True}]},
+            {"series": [VIEW, BUY | OPTIONAL], "funnelsFilter": {"funnelOrderType": "unordered"}},
+            "query__series__1__optionalInFunnel",
+        ),
+        (
+            {"series": [VIEW, BUY | OPTIONAL], "funnelsFilter": {"funnelVizType": "trends"}},
+            "query__series__1__optionalInFunnel",
+        ),
+        (
+            {"series": [VIEW, BUY | {"optionalInFunnel": "yes"}]},
             "query__series__1__optionalInFunnel",
         ),
     ],

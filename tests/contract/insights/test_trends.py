@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import BUY, RANGE, VIEW, ask, event, refuse, send
+from tests.contract.insights.world import BUY, RANGE, VIEW, ask, create_cohort, event, refuse, send
 
 NULL = "$$_posthog_breakdown_null_$$"
 OTHER = "$$_posthog_breakdown_other_$$"
@@ -263,19 +263,7 @@ def test_intervals_follow_the_time_zone_of_the_project(client: httpx.Client) -> 
 
 
 def test_breakdown_by_cohort(client: httpx.Client) -> None:
-    created = client.post(
-        "/api/projects/1/cohorts/",
-        json={
-            "name": "Free",
-            "filters": {
-                "properties": {
-                    "type": "AND",
-                    "values": [{"key": "plan", "value": "free", "type": "person"}],
-                }
-            },
-        },
-    )
-    id = created.json()["id"]
+    id = create_cohort(client, "plan", "free")
     results = trend(client, breakdownFilter={"breakdown": [id, "all"], "breakdown_type": "cohort"})
     assert [(each["breakdown_value"], each["label"], each["data"]) for each in results] == [
         (id, "Free", [1, 2, 1, 1]),
