@@ -95,14 +95,14 @@ def test_one_event_is_one_step(client: httpx.Client) -> None:
 OPTIONAL = {"optionalInFunnel": True}
 
 
-def test_optional_steps(client: httpx.Client) -> None:
+def test_optional_steps(either: httpx.Client) -> None:
     """Steps a, b (optional), c, d (optional), e, in the order of the letters of each person."""
     for letters in ("a", "abc", "ac", "abcde", "abce", "acd", "acde", "ace", "bc"):
         days = enumerate(letters, start=1)
-        send(client, *(event(f"o-{letters}", f"o.{name}", 2, hour) for hour, name in days))
+        send(either, *(event(f"o-{letters}", f"o.{name}", 2, hour) for hour, name in days))
     steps = [step("o.a"), step("o.b", **OPTIONAL), step("o.c")]
     steps += [step("o.d", **OPTIONAL), step("o.e")]
-    found = funnel(client, *steps)
+    found = funnel(either, *steps)
     assert counts(found) == [8, 3, 7, 3, 4]
     # abcde 2 hours from a to c, abce 2, acde 1, ace 1, abc 2, ac 1, acd 1; then 2, 1, 2, 1.
     assert [each["average_conversion_time"] for each in found] == [
@@ -112,12 +112,12 @@ def test_optional_steps(client: httpx.Client) -> None:
         None,
         1.5 * 3600,
     ]
-    assert counts(funnel(client, *steps, funnelOrderType="strict")) == [8, 3, 7, 3, 4]
+    assert counts(funnel(either, *steps, funnelOrderType="strict")) == [8, 3, 7, 3, 4]
 
     def who(number: int) -> list[str]:
         query = {"kind": "FunnelsQuery", "series": steps, "dateRange": MARCH}
         source = {"kind": "FunnelsActorsQuery", "source": query, "funnelStep": number}
-        return name_actors(client, source)
+        return name_actors(either, source)
 
     assert who(2) == ["o-abc", "o-abcde", "o-abce"]
     assert who(-2) == ["o-a", "o-ac", "o-acd", "o-acde", "o-ace"]

@@ -181,20 +181,20 @@ def test_the_first_event_of_all_must_match_the_filters_of_the_target(client: htt
     assert grid(ever) == [[0, 0, 0, 0], [1, 0, 1], [0, 0], [0]]
 
 
-def test_breakdown_by_cohort(client: httpx.Client) -> None:
-    free, paid = (create_cohort(client, "plan", each) for each in ("free", "paid"))
+def test_breakdown_by_cohort(either: httpx.Client) -> None:
+    free, paid = (create_cohort(either, "plan", each) for each in ("free", "paid"))
     cohorts = {"breakdown": [free, paid, "all"], "breakdown_type": "cohort"}
     expected = {
         "0": [[2, 1, 1, 1], [2, 0, 0], [1, 1], [1]],
         str(free): [[1, 0, 1, 1], [1, 0, 0], [1, 1], [1]],
         str(paid): [[1, 1, 0, 0], [1, 0, 0], [0, 0], [0]],
     }
-    rows = retention(client, breakdownFilter=cohorts)
+    rows = retention(either, breakdownFilter=cohorts)
     assert by_value(rows) == expected
     # The largest comes first.
     assert list(by_value(rows)) == list(expected)
     listed = {"breakdowns": [{"type": "cohort", "property": each} for each in (free, paid, 0)]}
-    assert retention(client, breakdownFilter=listed) == rows
+    assert retention(either, breakdownFilter=listed) == rows
     query = {
         "kind": "RetentionQuery",
         "dateRange": UNTIL,
@@ -208,16 +208,16 @@ def test_breakdown_by_cohort(client: httpx.Client) -> None:
 
     def who(breakdown: Any, interval: int) -> list[str]:
         source = {"kind": "InsightActorsQuery", "source": query, "interval": interval}
-        return name_actors(client, source | {"breakdown": breakdown})
+        return name_actors(either, source | {"breakdown": breakdown})
 
     assert who([str(free)], 1) == ["cleo"]
     assert who([paid], 0) == ["ada"]
     assert who(["0"], 0) == ["ada", "bob"]
     missing = {"kind": "InsightActorsQuery", "source": query, "breakdown": [10**6]}
-    refused = refuse(client, "ActorsQuery", source=missing)
+    refused = refuse(either, "ActorsQuery", source=missing)
     assert refused["attr"] == "query__source__breakdown"
     unknown = {"breakdown": [10**6], "breakdown_type": "cohort"}
-    assert refuse(client, "RetentionQuery", breakdownFilter=unknown)["attr"] == (
+    assert refuse(either, "RetentionQuery", breakdownFilter=unknown)["attr"] == (
         "query__breakdownFilter__breakdown"
     )
 
