@@ -223,6 +223,65 @@ def test_breakdown_and_attribution(client: httpx.Client) -> None:
     assert counts(limited[1]) == [2, 2]
 
 
+def by_value(rows: Any) -> dict[str, list[int]]:
+    return {row[0]["breakdown_value"][0]: counts(row) for row in rows}
+
+
+def test_attribution_to_a_step(client: httpx.Client) -> None:
+    """Each value that the step has for a person is a funnel of its own."""
+    send(
+        client,
+        *[event("at-1", "at.a", 2, 1, c="red"), event("at-1", "at.a", 2, 2, c="blue")],
+        *[event("at-1", "at.b", 2, 3, c="green"), event("at-1", "at.b", 2, 4, c="red")],
+        *[event("at-2", "at.a", 2, 1), event("at-2", "at.b", 2, 2, c="red")],
+        *[event("at-3", "at.a", 2, 1, c="red")],
+    )
+    steps = [step("at.a"), step("at.b")]
+
+    def ask_for(number: int, **options: Any) -> Any:
+        attribution = {"breakdownAttributionType": "step", "breakdownAttributionValue": number}
+        return funnel(client, *steps, breakdownFilter={"breakdown": "c"}, **attribution, **options)
+
+    assert by_value(ask_for(0)) == {"red": [2, 1], "blue": [1, 1], NULL: [1, 1]}
+    # The third never gets to the second step, and so has no value there.
+    assert by_value(ask_for(1)) == {"red": [2, 2], "green": [1, 1]}
+    unordered = by_value(ask_for(0, funnelOrderType="unordered"))
+    assert unordered == {"red": [3, 1], "blue": [1, 1], "green": [1, 0], NULL: [1, 1]}
+    rates = ask_for(
+        1, funnelVizType="trends", dateRange={"date_from": "2026-03-02", "date_to": "2026-03-02"}
+    )
+    assert {row["breakdown_value"][0]: row["data"] for row in rates} == {
+        "red": [100.0],
+        "green": [100.0],
+    }
+
+
+def test_a_rate_over_time_has_the_value_of_the_person(client: httpx.Client) -> None:
+    send(
+        client,
+        *[event("rt-1", "rt.a", 2, 1, c="red"), event("rt-1", "rt.a", 3, 1, c="blue")],
+        *[event("rt-1", "rt.b", 3, 2), event("rt-2", "rt.a", 3, 1, c="blue")],
+    )
+
+    def rate(attribution: str) -> dict[str, list[float]]:
+        rows = funnel(
+            client,
+            step("rt.a"),
+            step("rt.b"),
+            breakdownFilter={"breakdown": "c"},
+            breakdownAttributionType=attribution,
+            funnelVizType="trends",
+            funnelWindowInterval=2,
+            funnelWindowIntervalUnit="hour",
+            dateRange={"date_from": "2026-03-02", "date_to": "2026-03-03"},
+        )
+        return {row["breakdown_value"][0]: row["data"] for row in rows}
+
+    assert rate("first_touch") == {"red": [0, 100.0], "blue": [0, 0]}
+    assert rate("last_touch") == {"blue": [0, 50.0]}
+    assert rate("step") == {"red": [0, 0], "blue": [0, 50.0]}
+
+
 def test_time_to_convert(client: httpx.Client) -> None:
     found = funnel(client, VIEW, BUY, funnelVizType="time_to_convert", binCount=1)
     assert found == {"bins": [[3600, 1], [7200, 1]], "average_conversion_time": 5400.0}
@@ -274,6 +333,16 @@ def test_groups_and_expressions_as_actors(client: httpx.Client) -> None:
         (
             {"funnelsFilter": {"exclusions": [VIEW | {"funnelFromStep": 1, "funnelToStep": 1}]}},
             "query__funnelsFilter__exclusions__0__funnelToStep",
+        ),
+        (
+            {
+                "funnelsFilter": {
+                    "funnelOrderType": "unordered",
+                    "breakdownAttributionType": "step",
+                    "breakdownAttributionValue": 1,
+                }
+            },
+            "query__funnelsFilter__breakdownAttributionValue",
         ),
         ({"series": [VIEW | OPTIONAL, BUY]}, "query__series__0__optionalInFunnel"),
         ({"series": [VIEW, BUY | OPTIONAL, BUY]}, "query__series__1__optionalInFunnel"),

@@ -115,7 +115,13 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
     if order is FunnelOrder.UNORDERED:
         _check_unordered(exclusions, options, len(steps))
     breakdown = parse_breakdown(fields.mapping("breakdownFilter"), fields.attr("breakdownFilter"))
+    attribution = Attribution(
+        options.choice("breakdownAttributionType", list(Attribution)) or Attribution.FIRST_TOUCH
+    )
     attribution_step = _parse_step(options, "breakdownAttributionValue", 0, len(steps))
+    if attribution_step and attribution is Attribution.STEP and order is FunnelOrder.UNORDERED:
+        detail = "In an unordered funnel, only the first step decides the value."
+        raise Invalid(detail, attr=options.attr("breakdownAttributionValue"))
     from_step = _parse_step(options, "funnelFromStep", 0, len(steps))
     to_step = _parse_step(options, "funnelToStep", len(steps) - 1, len(steps))
     if view is not FunnelView.STEPS and from_step >= to_step:
@@ -131,9 +137,7 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
         window=_parse_window(options),
         exclusions=exclusions,
         breakdown=breakdown,
-        attribution=Attribution(
-            options.choice("breakdownAttributionType", list(Attribution)) or Attribution.FIRST_TOUCH
-        ),
+        attribution=attribution,
         attribution_step=attribution_step,
         from_step=from_step,
         to_step=to_step,

@@ -19,7 +19,6 @@ from hedgerow.hogql.ast import Expr, Select
 from hedgerow.hogql.builders import all_of, any_of, call, constant, field
 from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.templates import build_select
-from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.insights.breakdowns import NULL_LABEL
 from hedgerow.insights.date_range import DateRange
 from hedgerow.insights.funnels.query import Attribution, FunnelOrder, FunnelsQuery
@@ -45,15 +44,19 @@ class Funnel:
         return len(self.query.steps)
 
     @property
-    def has_values(self) -> bool:
-        return self.query.breakdown is not None
+    def splits_actors(self) -> bool:
+        """Whether each value of an actor has rows and attempts of its own."""
+        if self.query.breakdown is None:
+            return False
+        is_later = self.query.attribution is Attribution.STEP and self.query.attribution_step > 0
+        return is_later or self.query.attribution is Attribution.ALL_EVENTS
 
 
 def build_attempts(funnel: Funnel, context: QueryContext) -> Select:
     """Build rows of actor, value, at, times and level: when the attempt that begins with the event
     reaches each step, and the furthest that it reaches, from 1. A time is 0 for a step that is not
     reached, and the level is 0 if no attempt begins."""
-    rows = _build_rows(funnel, context)
+    rows = _attribute(funnel, _build_rows(funnel, context))
     if funnel.query.order is FunnelOrder.UNORDERED:
         return _build_unordered(funnel, rows)
     for step in reversed(range(funnel.step_count)):
@@ -70,16 +73,14 @@ def build_actors(funnel: Funnel, context: QueryContext) -> Select:
         # Of those, the one with the later optional steps.
         steps = [f"if(arrayElement(times, {n + 1}) > 0, {2**n}, 0)" for n in funnel.query.optional]
         latest = f"{' + '.join(steps)}, {latest}"
-    group = "actor, value" if funnel.query.attribution is Attribution.ALL_EVENTS else "actor"
     return build_select(
         f"""
-        SELECT actor, {{value}} AS value, max(level) AS reached,
+        SELECT actor, value, max(level) AS reached,
             argMax(times, tuple(level, -arrayElement(times, level), {latest})) AS step_times
         FROM {{attempts}} AS attempts
-        GROUP BY {group}
+        GROUP BY actor, value
         HAVING reached > 0
         """,  # noqa: S608 - ours
-        value=_attribute(funnel),
         attempts=build_attempts(funnel, context),
     )
 
@@ -249,12 +250,11 @@ def _exclusion_names(funnel: Funnel) -> list[str]:
 
 
 def _window(funnel: Funnel, rows: str = "UNBOUNDED") -> str:
-    """Which rows follow: of the same actor, and for an attribution to all events of the same value.
-    Of events at the same time, those of an earlier step come first."""
-    splits = funnel.has_values and funnel.query.attribution is Attribution.ALL_EVENTS
+    """Which rows follow: of the same actor, and if it is split by value, of the same value. Of
+    events at the same time, those of an earlier step come first."""
     ties = "".join(f", step_{number} DESC" for number in range(funnel.step_count))
     return (
-        f"OVER (PARTITION BY {'actor, value' if splits else 'actor'} ORDER BY at{ties} "
+        f"OVER (PARTITION BY actor{', value' if funnel.splits_actors else ''} ORDER BY at{ties} "
         f"ROWS BETWEEN 1 FOLLOWING AND {rows} FOLLOWING)"
     )
 
@@ -390,17 +390,46 @@ def _microseconds(funnel: Funnel) -> int:
     return int(funnel.query.window.total_seconds()) * 1_000_000
 
 
-def _attribute(funnel: Funnel) -> Expr:
-    """Build the value of an actor from the values of its events."""
+def _attribute(funnel: Funnel, rows: Select) -> Select:
+    """Give each row the value that it counts for. With the attribution to all events, that is its
+    own; to the first step, that of the event that an attempt begins with."""
     query = funnel.query
-    if query.breakdown is None or query.attribution is Attribution.ALL_EVENTS:
-        return parse_expr("any(value)" if query.breakdown is None else "value")
-    counts = f"NOT has(value, '{NULL_LABEL}')"
-    if query.attribution is Attribution.STEP:
-        counts = f"step_{query.attribution_step} = 1"
+    if query.breakdown is None or not query.breakdown.properties:
+        return rows
+    if query.attribution is Attribution.STEP and query.attribution_step > 0:
+        return _attribute_to_step(funnel, rows)
+    if query.attribution in (Attribution.STEP, Attribution.ALL_EVENTS):
+        return rows
     function = "argMax" if query.attribution is Attribution.LAST_TOUCH else "argMin"
-    missing = constant([NULL_LABEL] * len(query.breakdown.properties))
-    return replace_placeholders(
-        parse_expr(f"if(countIf({counts}) > 0, {function}If(value, at, {counts}), {{missing}})"),
-        {"missing": missing},
+    whole, counts = "OVER (PARTITION BY actor)", f"NOT has(value, '{NULL_LABEL}')"
+    names = ", ".join(name for name in _column_names(funnel) if name != "value")
+    return build_select(
+        f"""
+        SELECT {names}, if(
+            countIf({counts}) {whole} > 0, {function}If(value, at, {counts}) {whole}, {{missing}}
+        ) AS value
+        FROM {{rows}} AS rows
+        """,  # noqa: S608 - ours
+        rows=rows,
+        missing=constant([NULL_LABEL] * len(query.breakdown.properties)),
+    )
+
+
+def _attribute_to_step(funnel: Funnel, rows: Select) -> Select:
+    """Repeat the rows of an actor for each value of its events of the step, where only events with
+    that value are the step. As in PostHog, actors without an event of the step do not count."""
+    step = f"step_{funnel.query.attribution_step}"
+    names = ", ".join(name for name in _column_names(funnel) if name not in ("value", step))
+    return build_select(
+        f"""
+        SELECT {names}, choice AS value, if({step} = 1 AND own = choice, 1, 0) AS {step}
+        FROM (
+            SELECT {names}, {step}, value AS own, arrayJoin(choices) AS choice
+            FROM (
+                SELECT *, groupUniqArrayIf(value, {step} = 1) OVER (PARTITION BY actor) AS choices
+                FROM {{rows}} AS rows
+            )
+        )
+        """,  # noqa: S608 - ours
+        rows=rows,
     )
