@@ -12,7 +12,7 @@ from typing import Any
 from hedgerow.errors import Invalid
 from hedgerow.events.query.context import QueryContext
 from hedgerow.hogql.ast import Expr, Select
-from hedgerow.hogql.builders import constant
+from hedgerow.hogql.builders import all_of, constant
 from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.traversal import replace_placeholders
@@ -25,13 +25,14 @@ from hedgerow.insights.breakdowns import (
     parse_breakdown,
 )
 from hedgerow.insights.date_range import DateRange, Interval, parse_date_range
-from hedgerow.insights.filters import build_query_filters
+from hedgerow.insights.filters import build_query_filters, match_cohort
 from hedgerow.insights.funnels.query import FunnelsQuery, FunnelView, parse_funnels_query
 from hedgerow.insights.funnels.sql import (
     Funnel,
     build_actors,
     build_attempts,
     build_steps_query,
+    is_reached,
     number_attempt,
 )
 from hedgerow.insights.known_fields import FUNNELS_ACTORS, INSIGHT_ACTORS
@@ -50,6 +51,7 @@ from hedgerow.insights.trends.query import (
     plan_series,
 )
 from hedgerow.lib.text import truncate
+from hedgerow.persons.model import CohortId
 from hedgerow.queries.fields import QueryFields
 
 INSIGHT, FUNNELS = "InsightActorsQuery", "FunnelsActorsQuery"
@@ -209,9 +211,17 @@ def _read_cohort(value: Any, breakdown: Breakdown | None) -> Any:
     if breakdown is None or not breakdown.cohorts:
         return None
     sent = value[0] if isinstance(value, list) and value else value
-    if sent in (None, ALL_USERS):
+    if sent in (None, ALL_USERS) or str(sent) == "0":
         return None
     return int(sent) if str(sent).isdecimal() else sent
+
+
+def _find_cohort(source: ActorSource, breakdown: Breakdown | None) -> CohortId | None:
+    """Return the cohort that the source asks about. None for all users."""
+    cohort = _read_cohort(source.value, breakdown)
+    if breakdown is not None and breakdown.cohorts and cohort not in breakdown.cohorts:
+        raise Invalid("The query has no such cohort.", attr=f"{source.attr}__breakdown")
+    return None if cohort is None else CohortId(cohort)
 
 
 def _build_trends(
@@ -266,13 +276,15 @@ def _build_retention(
     if not 0 <= number < count:
         detail = f"An interval from 0 to {count - 1} is required."
         raise Invalid(detail, attr=f"{source.attr}__interval")
+    cohort = _find_cohort(source, query.breakdown)
     return build_select(
         f"""
-        SELECT actor, arraySort(gaps) AS appearances FROM {{actors}} AS actors
-        WHERE base = {number} AND {{is_value}}
+        SELECT actor, arraySort(arrayDistinct(arrayFlatten(groupArray(gaps)))) AS appearances
+        FROM {{actors}} AS actors
+        WHERE base = {number} AND {{is_value}} GROUP BY actor
         ORDER BY length(appearances) DESC, actor ASC
         """,  # noqa: S608 - ours
-        actors=build_retained_actors(query, context, period),
+        actors=build_retained_actors(query, context, period, cohort),
         is_value=_match_value(source, query.breakdown, shown),
     )
 
@@ -280,7 +292,9 @@ def _build_retention(
 def _plan_funnel(source: ActorSource, context: QueryContext, earliest: datetime | None) -> Funnel:
     query = parse_funnels_query(source.query)
     period = parse_date_range(query.date_range, query.interval, context.time, earliest)
-    return Funnel(query=query, period=period, filters=build_query_filters(query.sent, context))
+    cohort = _find_cohort(source, query.breakdown)
+    filters = [build_query_filters(query.sent, context), match_cohort(cohort, context)]
+    return Funnel(query=query, period=period, filters=all_of(filters))
 
 
 def _build_funnels(
@@ -333,13 +347,17 @@ def _build_rate(source: ActorSource, funnel: Funnel, context: QueryContext) -> S
 
 
 def _match_step(source: ActorSource, query: FunnelsQuery) -> str:
-    """Step 2 are those who reach the second step, and -2 those who reach the first alone."""
+    """Step 2 are those who reach the second step, and -2 those who reach the required step before
+    it alone."""
     step = QueryFields(source.sent, source.attr).integer("funnelStep")
     count = len(query.steps)
     if step is None or not (1 <= step <= count or 2 <= -step <= count):
         detail = f"A step from 1 to {count}, or from -2 to -{count} for those who drop off."
         raise Invalid(detail, attr=f"{source.attr}__funnelStep")
-    return f"reached >= {step}" if step > 0 else f"reached = {-step - 1}"
+    if step > 0:
+        return is_reached(query, step - 1)
+    before = is_reached(query, query.find_required_before(-step - 1))
+    return f"{before} AND NOT {is_reached(query, -step - 1)}"
 
 
 def _match_value(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hedgerow.errors import Invalid
+from hedgerow.events.filters.compiler import SESSION_KEYS
 from hedgerow.events.query.context import QueryContext
 from hedgerow.hogql.ast import Expr
 from hedgerow.hogql.builders import call, constant, field
@@ -27,7 +28,8 @@ MAX_LIMIT = 1_000
 MAX_BREAKDOWNS = 3
 MAX_BINS = 100
 COHORT = "cohort"
-TYPES = ("event", "person", "group", "hogql", "event_metadata", "feature")
+SESSION = "session"
+TYPES = ("event", "person", "group", SESSION, "hogql", "event_metadata", "feature")
 
 
 # The bin of a number: bins of the same width between the least and the greatest number of all. The
@@ -84,6 +86,8 @@ class BreakdownProperty:
                 return field("person", "properties", self.name)
             case "group":
                 return field(f"group_{self.group_type_index}", "properties", self.name)
+            case "session":
+                return field("session", self.name)
             case "hogql":
                 return parse_expr(self.name)
             case "event_metadata":
@@ -146,6 +150,9 @@ def parse_breakdown(sent: Any, attr: str) -> Breakdown | None:
     limit = limit or max(DEFAULT_LIMIT, bin_count or 0)
     hides_other = fields.boolean("breakdown_hide_other_aggregation")
     if several := fields.list_field("breakdowns"):
+        if all(isinstance(each, dict) and each.get("type") == COHORT for each in several):
+            ids = [each.get("property") for each in several]
+            return Breakdown(cohorts=_parse_cohorts(ids, fields.attr("breakdowns")))
         if len(several) > MAX_BREAKDOWNS:
             detail = f"Expected at most {MAX_BREAKDOWNS} breakdowns."
             raise Invalid(detail, attr=fields.attr("breakdowns"))
@@ -183,7 +190,7 @@ def _parse_item(sent: Any, attr: str) -> BreakdownProperty:
         raise Invalid("Expected an object.", attr=attr)
     fields = QueryFields(sent, attr)
     if fields.text("type") == COHORT:
-        detail = "Cohorts are a breakdown of their own: send breakdown_type and breakdown."
+        detail = "Cohorts are a breakdown of their own, without properties."
         raise Invalid(detail, attr=fields.attr("type"))
     found = _build_property(
         sent.get("property"),
@@ -206,6 +213,9 @@ def _build_property(
             f'"{truncate(type)}" is not supported. Expected one of: {", ".join((*TYPES, COHORT))}.'
         )
         raise Invalid(detail, attr=f"{attr}_type", code="invalid_choice")
+    if type == SESSION and name not in SESSION_KEYS:
+        detail = f"Expected one of: {', '.join(SESSION_KEYS)}."
+        raise Invalid(detail, attr=attr, code="invalid_choice")
     if type == "group" and (
         group_type_index is None or not 0 <= group_type_index < MAX_GROUP_TYPES
     ):

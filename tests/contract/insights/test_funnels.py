@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import BUY, VIEW, ask, event, refuse, send
+from tests.contract.insights.world import BUY, VIEW, ask, event, name_actors, refuse, send
 
 MARCH = {"date_from": "2026-03-01", "date_to": "2026-03-31"}
 NULL = ""
@@ -92,6 +92,60 @@ def test_one_event_is_one_step(client: httpx.Client) -> None:
     assert counts(funnel(client, step("g.a"), step("g.a"), funnelOrderType="strict")) == [2, 1]
 
 
+OPTIONAL = {"optionalInFunnel": True}
+
+
+def test_optional_steps(either: httpx.Client) -> None:
+    """Steps a, b (optional), c, d (optional), e, in the order of the letters of each person."""
+    for letters in ("a", "abc", "ac", "abcde", "abce", "acd", "acde", "ace", "bc"):
+        days = enumerate(letters, start=1)
+        send(either, *(event(f"o-{letters}", f"o.{name}", 2, hour) for hour, name in days))
+    steps = [step("o.a"), step("o.b", **OPTIONAL), step("o.c")]
+    steps += [step("o.d", **OPTIONAL), step("o.e")]
+    found = funnel(either, *steps)
+    assert counts(found) == [8, 3, 7, 3, 4]
+    # abcde 2 hours from a to c, abce 2, acde 1, ace 1, abc 2, ac 1, acd 1; then 2, 1, 2, 1.
+    assert [each["average_conversion_time"] for each in found] == [
+        None,
+        None,
+        10 / 7 * 3600,
+        None,
+        1.5 * 3600,
+    ]
+    assert counts(funnel(either, *steps, funnelOrderType="strict")) == [8, 3, 7, 3, 4]
+
+    def who(number: int) -> list[str]:
+        query = {"kind": "FunnelsQuery", "series": steps, "dateRange": MARCH}
+        source = {"kind": "FunnelsActorsQuery", "source": query, "funnelStep": number}
+        return name_actors(either, source)
+
+    assert who(2) == ["o-abc", "o-abcde", "o-abce"]
+    assert who(-2) == ["o-a", "o-ac", "o-acd", "o-acde", "o-ace"]
+    assert who(-3) == ["o-a"]
+    assert who(-5) == ["o-abc", "o-ac", "o-acd"]
+    assert who(5) == ["o-abcde", "o-abce", "o-acde", "o-ace"]
+
+
+def test_an_optional_step_comes_before_the_next_one(client: httpx.Client) -> None:
+    send(
+        client,
+        # The optional step comes too late, and that alone is no conversion.
+        *[event("p-1", "p.a", 2, 1), event("p-1", "p.c", 2, 2), event("p-1", "p.b", 2, 3)],
+        # The attempt with the optional step is the better one, and within its window only.
+        *[event("p-2", "p.a", 2, 1), event("p-2", "p.b", 2, 2), event("p-2", "p.a", 2, 3)],
+        event("p-2", "p.c", 2, 4),
+        *[event("p-3", "p.a", 2, 1), event("p-3", "p.b", 2, 2), event("p-3", "p.x", 2, 3)],
+    )
+    steps = [step("p.a"), step("p.b", **OPTIONAL), step("p.c")]
+    assert counts(funnel(client, *steps)) == [3, 2, 2]
+    hours = {"funnelWindowIntervalUnit": "hour", "funnelWindowInterval": 2}
+    assert counts(funnel(client, *steps, **hours)) == [3, 1, 2]
+    late = [step("p.a"), step("p.c"), step("p.b", **OPTIONAL)]
+    assert counts(funnel(client, *late)) == [3, 2, 1]
+    bad = step("p.x") | {"funnelFromStep": 0, "funnelToStep": 2}
+    assert counts(funnel(client, *steps, exclusions=[bad])) == [2, 1, 2]
+
+
 def test_exclusions_without_order(client: httpx.Client) -> None:
     send(
         client,
@@ -169,6 +223,65 @@ def test_breakdown_and_attribution(client: httpx.Client) -> None:
     assert counts(limited[1]) == [2, 2]
 
 
+def by_value(rows: Any) -> dict[str, list[int]]:
+    return {row[0]["breakdown_value"][0]: counts(row) for row in rows}
+
+
+def test_attribution_to_a_step(client: httpx.Client) -> None:
+    """Each value that the step has for a person is a funnel of its own."""
+    send(
+        client,
+        *[event("at-1", "at.a", 2, 1, c="red"), event("at-1", "at.a", 2, 2, c="blue")],
+        *[event("at-1", "at.b", 2, 3, c="green"), event("at-1", "at.b", 2, 4, c="red")],
+        *[event("at-2", "at.a", 2, 1), event("at-2", "at.b", 2, 2, c="red")],
+        *[event("at-3", "at.a", 2, 1, c="red")],
+    )
+    steps = [step("at.a"), step("at.b")]
+
+    def ask_for(number: int, **options: Any) -> Any:
+        attribution = {"breakdownAttributionType": "step", "breakdownAttributionValue": number}
+        return funnel(client, *steps, breakdownFilter={"breakdown": "c"}, **attribution, **options)
+
+    assert by_value(ask_for(0)) == {"red": [2, 1], "blue": [1, 1], NULL: [1, 1]}
+    # The third never gets to the second step, and so has no value there.
+    assert by_value(ask_for(1)) == {"red": [2, 2], "green": [1, 1]}
+    unordered = by_value(ask_for(0, funnelOrderType="unordered"))
+    assert unordered == {"red": [3, 1], "blue": [1, 1], "green": [1, 0], NULL: [1, 1]}
+    rates = ask_for(
+        1, funnelVizType="trends", dateRange={"date_from": "2026-03-02", "date_to": "2026-03-02"}
+    )
+    assert {row["breakdown_value"][0]: row["data"] for row in rates} == {
+        "red": [100.0],
+        "green": [100.0],
+    }
+
+
+def test_a_rate_over_time_has_the_value_of_the_person(client: httpx.Client) -> None:
+    send(
+        client,
+        *[event("rt-1", "rt.a", 2, 1, c="red"), event("rt-1", "rt.a", 3, 1, c="blue")],
+        *[event("rt-1", "rt.b", 3, 2), event("rt-2", "rt.a", 3, 1, c="blue")],
+    )
+
+    def rate(attribution: str) -> dict[str, list[float]]:
+        rows = funnel(
+            client,
+            step("rt.a"),
+            step("rt.b"),
+            breakdownFilter={"breakdown": "c"},
+            breakdownAttributionType=attribution,
+            funnelVizType="trends",
+            funnelWindowInterval=2,
+            funnelWindowIntervalUnit="hour",
+            dateRange={"date_from": "2026-03-02", "date_to": "2026-03-03"},
+        )
+        return {row["breakdown_value"][0]: row["data"] for row in rows}
+
+    assert rate("first_touch") == {"red": [0, 100.0], "blue": [0, 0]}
+    assert rate("last_touch") == {"blue": [0, 50.0]}
+    assert rate("step") == {"red": [0, 0], "blue": [0, 50.0]}
+
+
 def test_time_to_convert(client: httpx.Client) -> None:
     found = funnel(client, VIEW, BUY, funnelVizType="time_to_convert", binCount=1)
     assert found == {"bins": [[3600, 1], [7200, 1]], "average_conversion_time": 5400.0}
@@ -222,7 +335,27 @@ def test_groups_and_expressions_as_actors(client: httpx.Client) -> None:
             "query__funnelsFilter__exclusions__0__funnelToStep",
         ),
         (
-            {"series": [VIEW, BUY | {"optionalInFunnel": True}]},
+            {
+                "funnelsFilter": {
+                    "funnelOrderType": "unordered",
+                    "breakdownAttributionType": "step",
+                    "breakdownAttributionValue": 1,
+                }
+            },
+            "query__funnelsFilter__breakdownAttributionValue",
+        ),
+        ({"series": [VIEW | OPTIONAL, BUY]}, "query__series__0__optionalInFunnel"),
+        ({"series": [VIEW, BUY | OPTIONAL, BUY]}, "query__series__1__optionalInFunnel"),
+        (
+            {"series": [VIEW, BUY | OPTIONAL], "funnelsFilter": {"funnelOrderType": "unordered"}},
+            "query__series__1__optionalInFunnel",
+        ),
+        (
+            {"series": [VIEW, BUY | OPTIONAL], "funnelsFilter": {"funnelVizType": "trends"}},
+            "query__series__1__optionalInFunnel",
+        ),
+        (
+            {"series": [VIEW, BUY | {"optionalInFunnel": "yes"}]},
             "query__series__1__optionalInFunnel",
         ),
     ],

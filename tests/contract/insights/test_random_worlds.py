@@ -100,6 +100,64 @@ def test_funnels(client: httpx.Client, order: str, hours: int, steps: tuple[str,
     assert [each["count"] for each in found] == expected
 
 
+def follow(
+    mine: Sequence[tuple[int, str, str]], steps: Sequence[str], optional: set[int], window: int
+) -> list[int]:
+    """Return the times of the best attempt of one person, 0 for a step that it leaves out."""
+    best: tuple[int, int, int, int] = (0, 0, 0, 0)
+    found = [0] * len(steps)
+    for number, (start, name, _) in enumerate(mine):
+        if name != steps[0]:
+            continue
+        later = [(at, what) for at, what, _ in mine[number + 1 :] if at <= start + window]
+        # One is added, because an event may be at 0.
+        times = [start + 1] + [0] * (len(steps) - 1)
+        last = 0
+        for step in [each for each in range(1, len(steps)) if each not in optional] + [len(steps)]:
+            after = [(at, what) for at, what in later if at + 1 > times[last]]
+            wanted = steps[step] if step < len(steps) else None
+            until = next((at for at, what in after if what == wanted), None)
+            bound = until if until is not None else 10**9
+            for between in reversed(range(last + 1, step)):
+                seen = next((at for at, what in after if what == steps[between]), None)
+                if seen is not None and seen < bound:
+                    times[between], bound = seen + 1, seen
+            if until is None:
+                break
+            times[step], last = until + 1, step
+        furthest = max(n for n, at in enumerate(times) if at)
+        bits = sum(2**n for n, at in enumerate(times) if at)
+        if (rank := (furthest + 1, -times[furthest], bits, start)) > best:
+            best, found = rank, times
+    return found
+
+
+@pytest.mark.parametrize("hours", [6, 30, 24 * DAYS])
+@pytest.mark.parametrize(
+    ("steps", "optional"),
+    [
+        (("r.a", "r.b", "r.c"), {1}),
+        (("r.a", "r.b", "r.c"), {2}),
+        (("r.c", "r.x", "r.a", "r.b"), {1, 2}),
+        (("r.b", "r.a", "r.c", "r.x"), {1, 3}),
+    ],
+)
+def test_optional_steps(
+    client: httpx.Client, steps: tuple[str, ...], optional: set[int], hours: int
+) -> None:
+    reached = [follow(mine, steps, optional, hours * 3600) for mine in EVENTS.values()]
+    found = ask(
+        client,
+        "FunnelsQuery",
+        series=[node(name, optionalInFunnel=n in optional) for n, name in enumerate(steps)],
+        dateRange=JUNE,
+        funnelsFilter={"funnelWindowInterval": hours, "funnelWindowIntervalUnit": "hour"},
+    )["results"]
+    assert [each["count"] for each in found] == [
+        sum(bool(times[n]) for times in reached) for n in range(len(steps))
+    ]
+
+
 def test_funnels_with_an_exclusion(client: httpx.Client) -> None:
     """An attempt ends with an excluded event before the second step; what remains of it does not
     count."""

@@ -5,7 +5,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import ask, refuse
+from tests.contract.insights.world import (
+    ask,
+    create_cohort,
+    event,
+    name_actors,
+    refuse,
+    send,
+)
 
 UNTIL = {"date_to": "2026-03-05"}
 
@@ -107,17 +114,112 @@ def test_minimum_occurrences(client: httpx.Client) -> None:
     assert grid(retention(client, minimumOccurrences=2)) == [[2, 0, 0, 0], [2, 0, 0], [1, 0], [1]]
 
 
+def by_value(rows: list[Any]) -> dict[str, list[list[int]]]:
+    values = dict.fromkeys(row["breakdown_value"] for row in rows)
+    return {
+        value: grid([row for row in rows if row["breakdown_value"] == value]) for value in values
+    }
+
+
 def test_breakdown(client: httpx.Client) -> None:
     by_plan = {"breakdown": "plan", "breakdown_type": "person"}
-    rows = retention(client, breakdownFilter=by_plan)
-    found: dict[str, list[list[int]]] = {row["breakdown_value"]: [] for row in rows}
-    for row in rows:
-        found[row["breakdown_value"]].append([each["count"] for each in row["values"]])
-    found = {value: [row[: 4 - n] for n, row in enumerate(rows)] for value, rows in found.items()}
-    assert found == {
+    assert by_value(retention(client, breakdownFilter=by_plan)) == {
         "free": [[1, 0, 1, 1], [1, 0, 0], [1, 1], [1]],
         "paid": [[1, 1, 0, 0], [1, 0, 0], [0, 0], [0]],
     }
+
+
+def test_breakdowns_by_a_property_of_a_person_sum_to_the_total(client: httpx.Client) -> None:
+    for options in ({}, {"retentionType": "retention_first_time"}, {"cumulative": True}):
+        by_plan = {"breakdown": "plan", "breakdown_type": "person"}
+        parts = by_value(retention(client, breakdownFilter=by_plan, **options)).values()
+        total = grid(retention(client, **options))
+        assert [
+            [sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*parts, strict=True)
+        ] == total
+
+
+def test_an_event_counts_for_its_own_value(client: httpx.Client) -> None:
+    """Who starts with one value is retained for it by events that have it too."""
+    send(
+        client,
+        *[event("rv-1", "rv", 2, color="red"), event("rv-1", "rv", 3, color="blue")],
+        *[event("rv-1", "rv", 4, color="red"), event("rv-2", "rv", 3, color="blue")],
+        *[event("rv-2", "rv", 4, color="blue"), event("rv-3", "rv", 2)],
+    )
+    rv = {"id": "rv", "type": "events"}
+    options = {"targetEntity": rv, "returningEntity": rv, "breakdownFilter": {"breakdown": "color"}}
+    rows = retention(client, **options)
+    assert by_value(rows) == {
+        "blue": [[0, 0, 0, 0], [2, 1, 0], [1, 0], [0]],
+        "red": [[1, 0, 1, 0], [0, 0, 0], [1, 0], [0]],
+        "": [[1, 0, 0, 0], [0, 0, 0], [0, 0], [0]],
+    }
+    first = retention(client, retentionType="retention_first_time", **options)
+    assert by_value(first)["blue"] == [[0, 0, 0, 0], [2, 1, 0], [0, 0], [0]]
+    # The first of all has one value, which all later events count for.
+    ever = retention(client, retentionType="retention_first_ever_occurrence", **options)
+    assert by_value(ever) == {
+        "": [[1, 0, 0, 0], [0, 0, 0], [0, 0], [0]],
+        "blue": [[0, 0, 0, 0], [1, 1, 0], [0, 0], [0]],
+        "red": [[1, 1, 1, 0], [0, 0, 0], [0, 0], [0]],
+    }
+
+
+def test_the_first_event_of_all_must_match_the_filters_of_the_target(client: httpx.Client) -> None:
+    send(
+        client,
+        *[event("fe-1", "fe", 2, size="small"), event("fe-1", "fe", 3, size="large")],
+        *[event("fe-2", "fe", 3, size="large"), event("fe-2", "fe", 5, size="small")],
+        *[event("fe-3", "fe", 1, size="large"), event("fe-3", "fe", 3, size="large")],
+    )
+    large = {"id": "fe", "type": "events", "properties": [{"key": "size", "value": "large"}]}
+    options = {"targetEntity": large, "returningEntity": {"id": "fe", "type": "events"}}
+    first = retention(client, retentionType="retention_first_time", **options)
+    assert grid(first) == [[0, 0, 0, 0], [2, 0, 1], [0, 0], [0]]
+    ever = retention(client, retentionType="retention_first_ever_occurrence", **options)
+    assert grid(ever) == [[0, 0, 0, 0], [1, 0, 1], [0, 0], [0]]
+
+
+def test_breakdown_by_cohort(either: httpx.Client) -> None:
+    free, paid = (create_cohort(either, "plan", each) for each in ("free", "paid"))
+    cohorts = {"breakdown": [free, paid, "all"], "breakdown_type": "cohort"}
+    expected = {
+        "0": [[2, 1, 1, 1], [2, 0, 0], [1, 1], [1]],
+        str(free): [[1, 0, 1, 1], [1, 0, 0], [1, 1], [1]],
+        str(paid): [[1, 1, 0, 0], [1, 0, 0], [0, 0], [0]],
+    }
+    rows = retention(either, breakdownFilter=cohorts)
+    assert by_value(rows) == expected
+    # The largest comes first.
+    assert list(by_value(rows)) == list(expected)
+    listed = {"breakdowns": [{"type": "cohort", "property": each} for each in (free, paid, 0)]}
+    assert retention(either, breakdownFilter=listed) == rows
+    query = {
+        "kind": "RetentionQuery",
+        "dateRange": UNTIL,
+        "breakdownFilter": cohorts,
+        "retentionFilter": {
+            "totalIntervals": 4,
+            "targetEntity": {"id": "view", "type": "events"},
+            "returningEntity": {"id": "view", "type": "events"},
+        },
+    }
+
+    def who(breakdown: Any, interval: int) -> list[str]:
+        source = {"kind": "InsightActorsQuery", "source": query, "interval": interval}
+        return name_actors(either, source | {"breakdown": breakdown})
+
+    assert who([str(free)], 1) == ["cleo"]
+    assert who([paid], 0) == ["ada"]
+    assert who(["0"], 0) == ["ada", "bob"]
+    missing = {"kind": "InsightActorsQuery", "source": query, "breakdown": [10**6]}
+    refused = refuse(either, "ActorsQuery", source=missing)
+    assert refused["attr"] == "query__source__breakdown"
+    unknown = {"breakdown": [10**6], "breakdown_type": "cohort"}
+    assert refuse(either, "RetentionQuery", breakdownFilter=unknown)["attr"] == (
+        "query__breakdownFilter__breakdown"
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import BUY, RANGE, VIEW, ask, event, refuse, send
+from tests.contract.insights.world import BUY, RANGE, VIEW, ask, create_cohort, event, refuse, send
 
 NULL = "$$_posthog_breakdown_null_$$"
 OTHER = "$$_posthog_breakdown_other_$$"
@@ -150,12 +150,12 @@ def test_breakdown_by_person_and_by_two_properties(client: httpx.Client) -> None
     }
 
 
-def test_breakdown_by_bins_of_numbers(client: httpx.Client) -> None:
+def test_breakdown_by_bins_of_numbers(either: httpx.Client) -> None:
     """Prices are 10, 20, 30 and a text."""
     march = {"date_from": "2026-03-01", "date_to": "2026-03-31"}
 
     def count(breakdown: dict[str, Any]) -> dict[Any, float]:
-        results = trend(client, series=[BUY], dateRange=march, breakdownFilter=breakdown)
+        results = trend(either, series=[BUY], dateRange=march, breakdownFilter=breakdown)
         return {str(each["breakdown_value"]): each["count"] for each in results}
 
     price = {"breakdown": "price", "breakdown_histogram_bin_count": 2}
@@ -170,24 +170,24 @@ def test_breakdown_by_bins_of_numbers(client: httpx.Client) -> None:
     assert count(limited) == {"[20,30.01]": 2, OTHER: 2}
     for bins in (0, 101, 1.5, "2"):
         refused = refuse(
-            client,
+            either,
             "TrendsQuery",
             series=[BUY],
             breakdownFilter=price | {"breakdown_histogram_bin_count": bins},
         )
         assert refused["attr"] == "query__breakdownFilter__breakdown_histogram_bin_count"
-    refused = refuse(client, "FunnelsQuery", series=[VIEW, BUY], breakdownFilter=price)
+    refused = refuse(either, "FunnelsQuery", series=[VIEW, BUY], breakdownFilter=price)
     assert refused["code"] == "unknown_field"
 
 
-def test_bins_of_equal_and_of_extreme_numbers(client: httpx.Client) -> None:
+def test_bins_of_equal_and_of_extreme_numbers(either: httpx.Client) -> None:
     numbers = [7, 7, "inf", "nan", 7.0, "7", None]
-    send(client, *(event("bins", "same", 4, n, x=x) for n, x in enumerate(numbers)))
-    send(client, *(event("bins", "wide", 4, n, x=x) for n, x in enumerate((-1e18, 0, 1e18))))
+    send(either, *(event("bins", "same", 4, n, x=x) for n, x in enumerate(numbers)))
+    send(either, *(event("bins", "wide", 4, n, x=x) for n, x in enumerate((-1e18, 0, 1e18))))
 
     def count(name: str, bins: int, **breakdown: Any) -> list[float]:
         found = trend(
-            client,
+            either,
             series=[{"kind": "EventsNode", "event": name}],
             breakdownFilter={"breakdown": "x", "breakdown_histogram_bin_count": bins, **breakdown},
         )
@@ -263,19 +263,7 @@ def test_intervals_follow_the_time_zone_of_the_project(client: httpx.Client) -> 
 
 
 def test_breakdown_by_cohort(client: httpx.Client) -> None:
-    created = client.post(
-        "/api/projects/1/cohorts/",
-        json={
-            "name": "Free",
-            "filters": {
-                "properties": {
-                    "type": "AND",
-                    "values": [{"key": "plan", "value": "free", "type": "person"}],
-                }
-            },
-        },
-    )
-    id = created.json()["id"]
+    id = create_cohort(client, "plan", "free")
     results = trend(client, breakdownFilter={"breakdown": [id, "all"], "breakdown_type": "cohort"})
     assert [(each["breakdown_value"], each["label"], each["data"]) for each in results] == [
         (id, "Free", [1, 2, 1, 1]),

@@ -57,17 +57,36 @@ def send(client: httpx.Client, *events: dict[str, Any], key: str = PROJECT_KEY) 
     assert response.status_code == 200
 
 
+def _post(client: httpx.Client, kind: str, fields: dict[str, Any]) -> httpx.Response:
+    dates = {} if kind == "ActorsQuery" else {"dateRange": RANGE}
+    return client.post(QUERY, json={"query": {"kind": kind, **dates, **fields}})
+
+
 def ask(client: httpx.Client, kind: str, **fields: Any) -> dict[str, Any]:
-    query = {"kind": kind, "dateRange": RANGE, **fields}
-    response = client.post(QUERY, json={"query": query})
+    response = _post(client, kind, fields)
     assert response.status_code == 200, response.text
     found: dict[str, Any] = response.json()
     return found
 
 
 def refuse(client: httpx.Client, kind: str, **fields: Any) -> dict[str, Any]:
-    query = {"kind": kind, "dateRange": RANGE, **fields}
-    response = client.post(QUERY, json={"query": query})
+    response = _post(client, kind, fields)
     assert response.status_code == 400, response.text
     found: dict[str, Any] = response.json()
     return found
+
+
+def create_cohort(client: httpx.Client, key: str, value: str) -> int:
+    """Create a cohort of the persons with a property, and return its id."""
+    filters = {"type": "AND", "values": [{"key": key, "value": value, "type": "person"}]}
+    body = {"name": value.title(), "filters": {"properties": filters}}
+    created = client.post("/api/projects/1/cohorts/", json=body)
+    assert created.status_code == 201, created.text
+    id: int = created.json()["id"]
+    return id
+
+
+def name_actors(client: httpx.Client, source: dict[str, Any]) -> list[str]:
+    """Return one distinct id of each actor behind a number, sorted."""
+    found = ask(client, "ActorsQuery", select=["actor"], source=source)["results"]
+    return sorted(min(actor["distinct_ids"]) for (actor,) in found)

@@ -80,11 +80,16 @@ MAX_SQL_CHARS = 400_000
 MAX_TABLES = 60
 
 
-class PrinterState:
-    """The state of printing one query: its parameters, generated names and size limits."""
+PrintView = Callable[["PrinterState", str], tuple[str, list[tuple[str, TypedSql]]]]
 
-    def __init__(self, world: PrintContext) -> None:
+
+class PrinterState:
+    """The state of printing one query: its parameters, generated names and size limits.
+    `print_view` prints a view and returns its columns."""
+
+    def __init__(self, world: PrintContext, print_view: PrintView) -> None:
         self.print_context = world
+        self._print_view = print_view
         self.parameters = QueryParameters()
         self.tables = 0
         self.is_in_action = False
@@ -96,6 +101,9 @@ class PrinterState:
         """Generate a name. Names from the query never appear in the SQL."""
         self._name_count += 1
         return f"{letter}{self._name_count}"
+
+    def print_view(self, name: str) -> tuple[str, list[tuple[str, TypedSql]]]:
+        return self._print_view(self, name)
 
     def count_table(self) -> None:
         self.tables += 1

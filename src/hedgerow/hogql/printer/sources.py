@@ -5,6 +5,7 @@ Stored tables are named in SQL only here, each time with the filter on the proje
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hedgerow.hogql.errors import HogQLError, quote
 from hedgerow.hogql.printer.context import PrinterState
@@ -73,6 +74,31 @@ class LookupJoin:
         return f"{self.alias}.{self._columns[inner]}"
 
 
+class SessionJoin:
+    """A join of the session of an event. Its columns are NULL for an event without one."""
+
+    def __init__(self, state: PrinterState, on: str) -> None:
+        state.count_table()
+        self._sql, columns = state.print_view("sessions")
+        self._columns = dict(columns)
+        self._on = on
+        self.alias = state.new_name("t")
+
+    @property
+    def _key(self) -> str:
+        return f"{self.alias}.{self._columns['session_id'].sql}"
+
+    def resolve_field(self, rest: Sequence[Link]) -> TypedSql | None:
+        column = self._columns.get(str(rest[0]))
+        if column is None or len(rest) > 1:
+            return None
+        sql = f"if(notEmpty({self._key}), {self.alias}.{column.sql}, NULL)"
+        return replace(column.with_sql(sql), nullable=True)
+
+    def print_sql(self) -> str:
+        return f" LEFT JOIN ({self._sql}) AS {self.alias} ON {self._key} = {self._on}"
+
+
 PERSON_IDS = (("person_id",), ("person", "id"), ("pdi", "person_id"))
 
 
@@ -109,6 +135,7 @@ class StoredTable(TableSource):
         self._table = table
         self._alias = state.new_name("t")
         self._joins: dict[str, LookupJoin] = {}
+        self._session: SessionJoin | None = None
         # The SQL that reads each column or subcolumn, with the name that a page gives it.
         self._read: dict[str, str] = {}
 
@@ -117,7 +144,7 @@ class StoredTable(TableSource):
         if self._table.person_column:
             more.append("person")
         if self._table is EVENTS:
-            more += ["poe", "pdi", *(f"group_{n}" for n in GROUP_INDEXES)]
+            more += ["poe", "pdi", "session", *(f"group_{n}" for n in GROUP_INDEXES)]
         return [*self._table.columns, *more]
 
     def expand_star(self) -> list[tuple[str, TypedSql]]:
@@ -147,14 +174,17 @@ class StoredTable(TableSource):
 
     @property
     def join_aliases(self) -> list[str]:
-        return [joined.alias for joined in self._joins.values()]
+        return [joined.alias for joined in self._list_joins()]
 
     def _print_table(self) -> str:
         final = " FINAL" if self._table.is_final else ""
         return f"{self._table.name} AS {self._alias}{final}"
 
     def _print_joins(self) -> str:
-        return "".join(joined.print_sql() for joined in self._joins.values())
+        return "".join(joined.print_sql() for joined in self._list_joins())
+
+    def _list_joins(self) -> list[LookupJoin | SessionJoin]:
+        return [*self._joins.values(), *([self._session] if self._session else ())]
 
     def _read_column(self, name: str) -> str:
         sql = f"{self._alias}.`{name}`"
@@ -207,6 +237,10 @@ class StoredTable(TableSource):
     def _resolve_event_field(self, first: str, rest: Sequence[Link]) -> TypedSql | None:
         if first == "poe" and rest[0] in PERSON_ON_EVENTS:
             return self._resolve_part(PERSON_ON_EVENTS[str(rest[0])], rest[1:])
+        if first == "session":
+            if self._session is None:
+                self._session = SessionJoin(self._state, self._read_column("$session_id"))
+            return self._session.resolve_field(rest)
         kind, _, number = first.rpartition("_")
         if kind in ("group", "goe") and number in "01234" and len(number) == 1:
             return self._resolve_group_field(int(number), rest)

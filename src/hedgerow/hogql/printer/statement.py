@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from hedgerow.hogql.ast import Select, SelectQuery, SelectSet
 from hedgerow.hogql.errors import HogQLError
 from hedgerow.hogql.printer.context import PrintContext, PrinterState
+from hedgerow.hogql.printer.from_clause import Columns
 from hedgerow.hogql.printer.select import OutermostQuery, print_query, read_integer
+from hedgerow.hogql.views import parse_view
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 50_000
@@ -43,7 +45,7 @@ def print_select(
     query: Select, context: PrintContext, limits: RowLimits | None = None, text: str | None = None
 ) -> PrintedQuery:
     """Print a query as SQL. With its source `text`, errors contain the position."""
-    state = PrinterState(context)
+    state = PrinterState(context, _print_view)
     limits = limits or RowLimits()
     try:
         limit, offset = _resolve_limit(query, limits)
@@ -69,6 +71,10 @@ def print_select(
         offset=offset,
         sent_tables=frozenset(state.sent_tables),
     )
+
+
+def _print_view(state: PrinterState, name: str) -> tuple[str, Columns]:
+    return print_query(state, parse_view(name), {}, 0)
 
 
 def _resolve_limit(query: Select, limits: RowLimits) -> tuple[int | None, int]:

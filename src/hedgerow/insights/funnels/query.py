@@ -66,10 +66,12 @@ class Exclusion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunnelsQuery:
     """`from_step` and `to_step` are the steps that rates and times refer to, from 0. `actor` is
-    HogQL, a group type, or neither for persons."""
+    HogQL, a group type, or neither for persons. `optional` are the numbers of the steps that an
+    attempt may leave out."""
 
     sent: Mapping[str, Any]
     steps: Sequence[Series]
+    optional: frozenset[int]
     interval: Interval
     view: FunnelView
     order: FunnelOrder
@@ -88,6 +90,10 @@ class FunnelsQuery:
     def date_range(self) -> Mapping[str, Any]:
         return self.sent.get("dateRange") or {}
 
+    def find_required_before(self, step: int) -> int:
+        """Return the last step before one that an attempt cannot leave out."""
+        return max(each for each in range(step) if each not in self.optional)
+
 
 def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
     fields = QueryFields(sent)
@@ -99,14 +105,23 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
     steps = parse_series_list(fields)
     if len(steps) > MAX_STEPS:
         raise Invalid(f"Expected at most {MAX_STEPS} steps.", attr=fields.attr("series"))
-    _refuse_optional_steps(fields)
     order = FunnelOrder(options.choice("funnelOrderType", list(FunnelOrder)) or FunnelOrder.ORDERED)
     view = FunnelView(options.choice("funnelVizType", list(FunnelView)) or FunnelView.STEPS)
+    optional = _parse_optional(fields, steps)
+    if optional and (order is FunnelOrder.UNORDERED or view is not FunnelView.STEPS):
+        detail = "Only the steps of a funnel with an order can be optional."
+        raise Invalid(detail, attr=f"{steps[min(optional)].attr}__optionalInFunnel")
     exclusions = _parse_exclusions(options, len(steps))
     if order is FunnelOrder.UNORDERED:
         _check_unordered(exclusions, options, len(steps))
     breakdown = parse_breakdown(fields.mapping("breakdownFilter"), fields.attr("breakdownFilter"))
+    attribution = Attribution(
+        options.choice("breakdownAttributionType", list(Attribution)) or Attribution.FIRST_TOUCH
+    )
     attribution_step = _parse_step(options, "breakdownAttributionValue", 0, len(steps))
+    if attribution_step and attribution is Attribution.STEP and order is FunnelOrder.UNORDERED:
+        detail = "In an unordered funnel, only the first step decides the value."
+        raise Invalid(detail, attr=options.attr("breakdownAttributionValue"))
     from_step = _parse_step(options, "funnelFromStep", 0, len(steps))
     to_step = _parse_step(options, "funnelToStep", len(steps) - 1, len(steps))
     if view is not FunnelView.STEPS and from_step >= to_step:
@@ -115,15 +130,14 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
     return FunnelsQuery(
         sent=sent,
         steps=steps,
+        optional=optional,
         interval=parse_interval(fields),
         view=view,
         order=order,
         window=_parse_window(options),
         exclusions=exclusions,
         breakdown=breakdown,
-        attribution=Attribution(
-            options.choice("breakdownAttributionType", list(Attribution)) or Attribution.FIRST_TOUCH
-        ),
+        attribution=attribution,
         attribution_step=attribution_step,
         from_step=from_step,
         to_step=to_step,
@@ -133,11 +147,29 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
     )
 
 
-def _refuse_optional_steps(fields: QueryFields) -> None:
-    for number, each in enumerate(fields.list_field("series")):
-        if each.get("optionalInFunnel"):
-            attr = f"{fields.attr('series')}__{number}__optionalInFunnel"
-            raise Invalid("Optional steps are not supported.", attr=attr)
+def _parse_optional(fields: QueryFields, steps: Sequence[Series]) -> frozenset[int]:
+    found = frozenset(
+        number
+        for number, each in enumerate(fields.list_field("series"))
+        if QueryFields(each, steps[number].attr).boolean("optionalInFunnel")
+    )
+    for number in found:
+        attr = f"{steps[number].attr}__optionalInFunnel"
+        if number == 0:
+            raise Invalid("The first step of a funnel cannot be optional.", attr=attr)
+        is_followed = number + 1 < len(steps) and number + 1 not in found
+        if is_followed and _match_same_events(steps[number], steps[number + 1]):
+            detail = "An optional step cannot be the same as the required step after it."
+            raise Invalid(detail, attr=attr)
+    return found
+
+
+def _match_same_events(first: Series, second: Series) -> bool:
+    return (first.entity_type, first.entity_id, first.properties) == (
+        second.entity_type,
+        second.entity_id,
+        second.properties,
+    )
 
 
 def _parse_window(options: QueryFields) -> timedelta:

@@ -48,7 +48,8 @@ def _build_funnel(query: FunnelsQuery, row: StepsRow) -> list[Result]:
 def _build_step(query: FunnelsQuery, row: StepsRow, number: int) -> Result:
     series = query.steps[number]
     count = row.counts[number]
-    has_time = number > 0 and count > 0
+    # Times are those between required steps.
+    has_time = number > 0 and count > 0 and number not in query.optional
     # Without an order, a step is a number of steps.
     has_name = query.order is not FunnelOrder.UNORDERED
     step: Result = {

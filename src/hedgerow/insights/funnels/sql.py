@@ -5,6 +5,8 @@ after the step before: that is the furthest that an attempt can get. Window func
 events from the last step backwards, in one pass for each step, however many events an actor has.
 The time limit of the funnel starts with the attempt. An actor gets as far as its best attempt.
 
+An optional step counts if it comes before the next step of the attempt, and delays nothing.
+
 In an unordered funnel, each event begins an attempt, and the earliest event of each other step
 counts. In a strict funnel, all events of an actor are rows, and a step must follow the one before.
 """
@@ -17,7 +19,6 @@ from hedgerow.hogql.ast import Expr, Select
 from hedgerow.hogql.builders import all_of, any_of, call, constant, field
 from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.templates import build_select
-from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.insights.breakdowns import NULL_LABEL
 from hedgerow.insights.date_range import DateRange
 from hedgerow.insights.funnels.query import Attribution, FunnelOrder, FunnelsQuery
@@ -43,14 +44,19 @@ class Funnel:
         return len(self.query.steps)
 
     @property
-    def has_values(self) -> bool:
-        return self.query.breakdown is not None
+    def splits_actors(self) -> bool:
+        """Whether each value of an actor has rows and attempts of its own."""
+        if self.query.breakdown is None:
+            return False
+        is_later = self.query.attribution is Attribution.STEP and self.query.attribution_step > 0
+        return is_later or self.query.attribution is Attribution.ALL_EVENTS
 
 
 def build_attempts(funnel: Funnel, context: QueryContext) -> Select:
     """Build rows of actor, value, at, times and level: when the attempt that begins with the event
-    reaches each step, and how many it reaches. The level is 0 if no attempt begins."""
-    rows = _build_rows(funnel, context)
+    reaches each step, and the furthest that it reaches, from 1. A time is 0 for a step that is not
+    reached, and the level is 0 if no attempt begins."""
+    rows = _attribute(funnel, _build_rows(funnel, context))
     if funnel.query.order is FunnelOrder.UNORDERED:
         return _build_unordered(funnel, rows)
     for step in reversed(range(funnel.step_count)):
@@ -63,16 +69,18 @@ def build_actors(funnel: Funnel, context: QueryContext) -> Select:
     attempt: the first to get that far, and of those the last to begin, without an order the first,
     as in PostHog."""
     latest = "-at" if funnel.query.order is FunnelOrder.UNORDERED else "at"
-    group = "actor, value" if funnel.query.attribution is Attribution.ALL_EVENTS else "actor"
+    if funnel.query.optional:
+        # Of those, the one with the later optional steps.
+        steps = [f"if(arrayElement(times, {n + 1}) > 0, {2**n}, 0)" for n in funnel.query.optional]
+        latest = f"{' + '.join(steps)}, {latest}"
     return build_select(
         f"""
-        SELECT actor, {{value}} AS value, max(level) AS reached,
+        SELECT actor, value, max(level) AS reached,
             argMax(times, tuple(level, -arrayElement(times, level), {latest})) AS step_times
         FROM {{attempts}} AS attempts
-        GROUP BY {group}
+        GROUP BY actor, value
         HAVING reached > 0
         """,  # noqa: S608 - ours
-        value=_attribute(funnel),
         attempts=build_attempts(funnel, context),
     )
 
@@ -80,13 +88,17 @@ def build_actors(funnel: Funnel, context: QueryContext) -> Select:
 def build_steps_query(funnel: Funnel, context: QueryContext) -> Select:
     """Build rows of value, number of actors for each step, and the average and median seconds from
     the step before. It has one more row than the limit if there are more values."""
-    steps = range(1, funnel.step_count + 1)
-    gap = "(arrayElement(step_times, {n}) - arrayElement(step_times, {n} - 1)) / 1000000"
-    counts = ", ".join(f"countIf(reached >= {n})" for n in steps)
-    means = ", ".join(f"avgIf({gap.format(n=n)}, reached >= {n})" for n in steps[1:])
-    medians = ", ".join(
-        f"quantileExactInclusiveIf(0.5)({gap.format(n=n)}, reached >= {n})" for n in steps[1:]
-    )
+    steps = range(funnel.step_count)
+    reached = [is_reached(funnel.query, step) for step in steps]
+    gaps = [
+        f"(arrayElement(step_times, {n + 1})"
+        f" - arrayElement(step_times, {funnel.query.find_required_before(n) + 1})) / 1000000"
+        for n in steps[1:]
+    ]
+    times = list(zip(gaps, reached[1:], strict=True))
+    counts = ", ".join(f"countIf({each})" for each in reached)
+    means = ", ".join(f"avgIf({gap}, {each})" for gap, each in times)
+    medians = ", ".join(f"quantileExactInclusiveIf(0.5)({gap}, {each})" for gap, each in times)
     limit = ""
     if funnel.query.breakdown is not None and not funnel.excluded:
         limit = f"LIMIT {funnel.query.breakdown.limit + 1}"
@@ -98,6 +110,13 @@ def build_steps_query(funnel: Funnel, context: QueryContext) -> Select:
         """,  # noqa: S608 - ours
         actors=_group_other(funnel, build_actors(funnel, context)),
     )
+
+
+def is_reached(query: FunnelsQuery, step: int) -> str:
+    """Test whether an actor reaches a step, numbered from 0."""
+    if step in query.optional:
+        return f"arrayElement(step_times, {step + 1}) > 0"
+    return f"reached >= {step + 1}"
 
 
 def build_times_query(funnel: Funnel, context: QueryContext) -> Select:
@@ -231,68 +250,103 @@ def _exclusion_names(funnel: Funnel) -> list[str]:
 
 
 def _window(funnel: Funnel, rows: str = "UNBOUNDED") -> str:
-    """Which rows follow: of the same actor, and for an attribution to all events of the same value.
-    Of events at the same time, those of an earlier step come first."""
-    splits = funnel.has_values and funnel.query.attribution is Attribution.ALL_EVENTS
+    """Which rows follow: of the same actor, and if it is split by value, of the same value. Of
+    events at the same time, those of an earlier step come first."""
     ties = "".join(f", step_{number} DESC" for number in range(funnel.step_count))
     return (
-        f"OVER (PARTITION BY {'actor, value' if splits else 'actor'} ORDER BY at{ties} "
+        f"OVER (PARTITION BY actor{', value' if funnel.splits_actors else ''} ORDER BY at{ties} "
         f"ROWS BETWEEN 1 FOLLOWING AND {rows} FOLLOWING)"
     )
+
+
+def _list_following(query: FunnelsQuery, step: int) -> list[int]:
+    """Return the steps that may follow one: those up to the next required step."""
+    later = range(step + 1, len(query.steps))
+    last = next((each for each in later if each not in query.optional), len(query.steps))
+    return list(range(step + 1, min(last + 1, len(query.steps))))
 
 
 def _add_chain(funnel: Funnel, rows: Select, step: int) -> Select:
     """Add the chain that begins with a step: a tuple of the times of the step and of those after
     it. With exclusions, the time of the next excluded event follows each of them."""
-    names = ", ".join(_column_names(funnel))
-    exclusions = funnel.query.exclusions
-    window = _window(funnel)
+    query, window = funnel.query, _window(funnel)
+    following = _list_following(query, step)
     columns = ["at"]
-    if exclusions:
+    if query.exclusions:
         ending = [
             f"excluded_{number} = 1"
-            for number, each in enumerate(exclusions)
+            for number, each in enumerate(query.exclusions)
             if each.from_step <= step < each.to_step
         ]
         excluded = f"min(if({' OR '.join(ending)}, at, {NEVER})) {window}" if ending else "0"
         columns.append(f"if({excluded} = 0, {NEVER}, {excluded})")
-    following = "0"
-    if step < funnel.step_count - 1:
-        is_strict = funnel.query.order is FunnelOrder.STRICT
-        function, frame = ("any", _window(funnel, "1")) if is_strict else ("min", window)
-        following = f"{function}(chain_{step + 1}) {frame}"
-    later = len(columns) * (funnel.step_count - 1 - step)
-    columns += [f"tupleElement(following, {number + 1})" for number in range(later)]
+    width = len(columns)
+    for later in range(step + 1, funnel.step_count):
+        columns += [_read_following(following, later, part, width) for part in range(1, width + 1)]
     never = ", ".join([str(NEVER)] * len(columns))
+    is_strict = query.order is FunnelOrder.STRICT
+    function, frame = ("any", _window(funnel, "1")) if is_strict else ("min", window)
+    chains = "".join(f", {function}(chain_{n}) {frame} AS following_{n}" for n in following)
+    # Earlier steps may be followed by those after an optional one.
+    kept = "".join(f", chain_{n}" for n in following) if step in query.optional else ""
     return build_select(
         f"""
-        SELECT {names}, if(step_{step} = 1, tuple({", ".join(columns)}), tuple({never}))
-            AS chain_{step}
-        FROM (SELECT *, {following} AS following FROM {{rows}} AS rows)
+        SELECT {", ".join(_column_names(funnel))}{kept},
+            if(step_{step} = 1, tuple({", ".join(columns)}), tuple({never})) AS chain_{step}
+        FROM (
+            SELECT *, {_choose_following(following)} AS chosen
+            FROM (SELECT *{chains} FROM {{rows}} AS rows)
+        )
         """,  # noqa: S608 - ours
         rows=rows,
     )
 
 
+def _choose_following(steps: Sequence[int]) -> str:
+    """Build the number of the step that follows: the first that comes before all after it."""
+    if len(steps) < 2:
+        return str(steps[0] if steps else 0)
+    times = [f"tupleElement(following_{n}, 1)" for n in steps]
+    times = [f"if({each} = 0, {NEVER}, {each})" for each in times]
+    choices = "".join(
+        f"{times[place]} < arrayMin([{', '.join(times[place + 1 :])}]), {step}, "
+        for place, step in enumerate(steps[:-1])
+    )
+    return f"multiIf({choices}{steps[-1]})"
+
+
+def _read_following(steps: Sequence[int], later: int, part: int, width: int) -> str:
+    """Read a time of a later step from the chain of the step that follows. 0 if it is left out."""
+    found = [
+        f"tupleElement(following_{n}, {(later - n) * width + part})" if n <= later else "0"
+        for n in steps
+    ]
+    if len(found) == 1:
+        return found[0]
+    choices = "".join(f"chosen = {n}, {each}, " for n, each in zip(steps, found, strict=True))
+    return f"multiIf({choices}0)"
+
+
 def _measure_chains(funnel: Funnel, rows: Select) -> Select:
     """Cut each attempt at the end of the window, and drop those that an excluded event ends. A
-    missing step has the time 0 if no row follows, or NEVER."""
+    missing step has the time 0, or NEVER."""
     end = f"at + {_microseconds(funnel)}"
-    names = ", ".join(_column_names(funnel))
     width = 2 if funnel.query.exclusions else 1
     elements = [f"tupleElement(chain_0, {n + 1})" for n in range(width * funnel.step_count)]
     survives = "1"
     if funnel.query.exclusions:
         # Each step must come before the next excluded event, and so must the end of the window.
-        last = f"if(length(times) = {funnel.step_count}, 0, {end} + 1)"
-        limits = f"arrayPushBack(arraySlice(times, 2), {last})"
-        passed = f"arraySlice([{', '.join(elements[1::2])}], 1, length(times))"
+        last = f"if(level_reached = {funnel.step_count}, 0, {end} + 1)"
+        reached = "arrayFilter(time -> time > 0, times)"
+        limits = f"arrayPushBack(arraySlice({reached}, 2), {last})"
+        passed = f"arrayFilter((excluded, time) -> time > 0, [{', '.join(elements[1::2])}], times)"
         survives = f"NOT arrayExists((excluded, until) -> excluded < until, {passed}, {limits})"
     return build_select(
         f"""
-        SELECT {names}, arrayFilter(time -> time > 0 AND time <= {end},
-            [{", ".join(elements[::width])}]) AS times,
-            if(step_0 = 1 AND {survives}, length(times), 0) AS level
+        SELECT {", ".join(_column_names(funnel))},
+            arrayMap(time -> if(time <= {end}, time, 0), [{", ".join(elements[::width])}]) AS times,
+            arrayLastIndex(time -> time > 0, times) AS level_reached,
+            if(step_0 = 1 AND {survives}, level_reached, 0) AS level
         FROM {{rows}} AS rows
         """,  # noqa: S608 - ours
         rows=rows,
@@ -336,17 +390,46 @@ def _microseconds(funnel: Funnel) -> int:
     return int(funnel.query.window.total_seconds()) * 1_000_000
 
 
-def _attribute(funnel: Funnel) -> Expr:
-    """Build the value of an actor from the values of its events."""
+def _attribute(funnel: Funnel, rows: Select) -> Select:
+    """Give each row the value that it counts for. With the attribution to all events, that is its
+    own; to the first step, that of the event that an attempt begins with."""
     query = funnel.query
-    if query.breakdown is None or query.attribution is Attribution.ALL_EVENTS:
-        return parse_expr("any(value)" if query.breakdown is None else "value")
-    counts = f"NOT has(value, '{NULL_LABEL}')"
-    if query.attribution is Attribution.STEP:
-        counts = f"step_{query.attribution_step} = 1"
+    if query.breakdown is None or not query.breakdown.properties:
+        return rows
+    if query.attribution is Attribution.STEP and query.attribution_step > 0:
+        return _attribute_to_step(funnel, rows)
+    if query.attribution in (Attribution.STEP, Attribution.ALL_EVENTS):
+        return rows
     function = "argMax" if query.attribution is Attribution.LAST_TOUCH else "argMin"
-    missing = constant([NULL_LABEL] * len(query.breakdown.properties))
-    return replace_placeholders(
-        parse_expr(f"if(countIf({counts}) > 0, {function}If(value, at, {counts}), {{missing}})"),
-        {"missing": missing},
+    whole, counts = "OVER (PARTITION BY actor)", f"NOT has(value, '{NULL_LABEL}')"
+    names = ", ".join(name for name in _column_names(funnel) if name != "value")
+    return build_select(
+        f"""
+        SELECT {names}, if(
+            countIf({counts}) {whole} > 0, {function}If(value, at, {counts}) {whole}, {{missing}}
+        ) AS value
+        FROM {{rows}} AS rows
+        """,  # noqa: S608 - ours
+        rows=rows,
+        missing=constant([NULL_LABEL] * len(query.breakdown.properties)),
+    )
+
+
+def _attribute_to_step(funnel: Funnel, rows: Select) -> Select:
+    """Repeat the rows of an actor for each value of its events of the step, where only events with
+    that value are the step. As in PostHog, actors without an event of the step do not count."""
+    step = f"step_{funnel.query.attribution_step}"
+    names = ", ".join(name for name in _column_names(funnel) if name not in ("value", step))
+    return build_select(
+        f"""
+        SELECT {names}, choice AS value, if({step} = 1 AND own = choice, 1, 0) AS {step}
+        FROM (
+            SELECT {names}, {step}, value AS own, arrayJoin(choices) AS choice
+            FROM (
+                SELECT *, groupUniqArrayIf(value, {step} = 1) OVER (PARTITION BY actor) AS choices
+                FROM {{rows}} AS rows
+            )
+        )
+        """,  # noqa: S608 - ours
+        rows=rows,
     )

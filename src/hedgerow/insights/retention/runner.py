@@ -15,7 +15,7 @@ from hedgerow.hogql.unparse import to_hogql
 from hedgerow.insights.breakdowns import OTHER_LABEL
 from hedgerow.insights.date_range import DateRange
 from hedgerow.insights.earliest import find_earliest
-from hedgerow.insights.filters import list_documents
+from hedgerow.insights.filters import list_cohorts, list_documents
 from hedgerow.insights.retention.query import (
     RetentionQuery,
     build_retention_query,
@@ -23,6 +23,7 @@ from hedgerow.insights.retention.query import (
     plan_period,
 )
 from hedgerow.lib import jsonio
+from hedgerow.persons.model import CohortId
 from hedgerow.projects.model import Project
 from hedgerow.queries.fields import QueryFields
 from hedgerow.queries.model import InsightOutput, Timing
@@ -30,6 +31,8 @@ from hedgerow.queries.queries import RunQuery
 
 # The number of actors by first interval and number of intervals after it.
 Grid = dict[tuple[int, int], int]
+# The value of a breakdown.
+Value = tuple[str, ...]
 
 
 class RetentionQueryRunner:
@@ -47,61 +50,88 @@ class RetentionQueryRunner:
         )
         earliest = await find_earliest(self._executor, context, query.date_range)
         period = plan_period(query, context.time, earliest)
-        statement, hogql = await self._executor.run_compilation(
-            context, partial(_compile, query, context, period)
-        )
-        result = await self._executor.run(context, statement)
-        grids, has_more = _read_grids(query, result.rows)
+        run = _RetentionRun(self._executor, query, context, period)
+        grids, has_more = await run.fetch()
         results = [
             row for value, grid in grids.items() for row in _build_rows(query, period, value, grid)
         ]
         return InsightOutput(
             results=msgspec.Raw(jsonio.encode(results)),
-            hogql=hogql,
+            hogql=" UNION ALL ".join(run.hogql),
             timings=[Timing(k="./run", t=round(time.monotonic() - started, 6))],
             has_more=has_more,
             resolved_date_range=period.describe(),
         )
 
 
+class _RetentionRun:
+    """One run of a retention. `hogql` are its queries."""
+
+    def __init__(
+        self,
+        executor: QueryExecutor,
+        query: RetentionQuery,
+        context: QueryContext,
+        period: DateRange,
+    ) -> None:
+        self._executor = executor
+        self._query = query
+        self._context = context
+        self._period = period
+        self.hogql: list[str] = []
+
+    async def fetch(self) -> tuple[Mapping[Value, Grid], bool]:
+        """Return a grid for each value of the breakdown, largest first, the rest as Other."""
+        breakdown = self._query.breakdown
+        if breakdown is None:
+            return await self._read() or {("",): {}}, False
+        grids: dict[Value, Grid] = {}
+        if breakdown.cohorts:
+            for cohort, _ in list_cohorts(breakdown, self._context):
+                # As in PostHog, the id of all users is 0.
+                found = await self._read(cohort)
+                grids |= {(str(cohort or 0),): grid for grid in found.values()}
+        else:
+            grids = await self._read()
+        ranked = sorted(grids, key=lambda value: (-_size(grids[value]), value))
+        shown = {value: grids[value] for value in ranked[: breakdown.limit]}
+        has_more = len(ranked) > len(shown)
+        if has_more and not breakdown.hides_other:
+            (other,) = (await self._read(excluded=list(shown))).values()
+            shown[(OTHER_LABEL,) * len(breakdown.properties)] = other
+        return shown, has_more
+
+    async def _read(
+        self, cohort: CohortId | None = None, excluded: Sequence[Value] = ()
+    ) -> dict[Value, Grid]:
+        statement, hogql = await self._executor.run_compilation(
+            self._context,
+            partial(_compile, self._query, self._context, self._period, cohort, excluded),
+        )
+        self.hogql.append(hogql)
+        grids: dict[Value, Grid] = {}
+        for value, base, gap, actors in (await self._executor.run(self._context, statement)).rows:
+            grids.setdefault(tuple(value), {})[base, gap] = actors
+        return grids
+
+
 def _compile(
-    query: RetentionQuery, context: QueryContext, period: DateRange
+    query: RetentionQuery,
+    context: QueryContext,
+    period: DateRange,
+    cohort: CohortId | None,
+    excluded: Sequence[Value],
 ) -> tuple[PrintedQuery, str]:
-    tree = build_retention_query(query, context, period)
+    tree = build_retention_query(query, context, period, cohort, excluded)
     return compile_query(tree, context), to_hogql(tree)
-
-
-def _read_grids(
-    query: RetentionQuery, rows: Sequence[Sequence[Any]]
-) -> tuple[Mapping[tuple[str, ...], Grid], bool]:
-    """Return a grid for each value of the breakdown, largest first, the rest as Other."""
-    grids: dict[tuple[str, ...], Grid] = {}
-    for value, base, gap, actors in rows:
-        grids.setdefault(tuple(value), {})[base, gap] = actors
-    if query.breakdown is None:
-        return grids or {("",): {}}, False
-    ranked = sorted(grids, key=lambda value: (-_size(grids[value]), value))
-    shown = {value: grids[value] for value in ranked[: query.breakdown.limit]}
-    rest = ranked[query.breakdown.limit :]
-    if rest and not query.breakdown.hides_other:
-        shown[(OTHER_LABEL,) * len(query.breakdown.properties)] = _add(grids, rest)
-    return shown, bool(rest)
 
 
 def _size(grid: Grid) -> int:
     return sum(actors for (_, gap), actors in grid.items() if gap == 0)
 
 
-def _add(grids: Mapping[tuple[str, ...], Grid], values: Sequence[tuple[str, ...]]) -> Grid:
-    total: Grid = {}
-    for value in values:
-        for place, actors in grids[value].items():
-            total[place] = total.get(place, 0) + actors
-    return total
-
-
 def _build_rows(
-    query: RetentionQuery, period: DateRange, value: tuple[str, ...], grid: Grid
+    query: RetentionQuery, period: DateRange, value: Value, grid: Grid
 ) -> list[dict[str, Any]]:
     unit = query.interval.capitalize()
     rows = []

@@ -63,6 +63,7 @@ UUID_READ_BYTES = 16 << 18
 UUID_FILTER_MODULE = "hedgerow.storage.events.uuid_bloom_filter"
 
 _log = structlog.get_logger("hedgerow.events")
+_TIME_ENCODER = msgspec.json.Encoder()
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 Item = TypeVar("Item")
@@ -318,7 +319,7 @@ class ClickHouseEventStore(CountableEvents):
             "max_partitions_per_insert_block": 0,
             # A block that is sent twice is stored once: by the driver after a broken connection, or
             # by another worker that has taken over while the first insert is still under way.
-            "insert_deduplication_token": _identify_block(rows),
+            "insert_deduplication_token": identify_block(rows),
         }
         if not self._pool.is_embedded:
             settings["max_execution_time"] = INSERT_TIMEOUT_S
@@ -535,13 +536,16 @@ def _split_blocks(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
         yield events[start:]
 
 
-def _identify_block(rows: Sequence[Event]) -> str:
+def identify_block(rows: Sequence[Event]) -> str:
     """Return a token for these events. An event that was deleted and captured again has another
     time of acceptance."""
-    digest = hashlib.blake2b(digest_size=16)
-    for event in rows:
-        digest.update(f"{event.project_id} {event.uuid} {event.created_at}\n".encode())
-    return digest.hexdigest()
+    # Python formats a time in 2 us, the encoder in 0.02.
+    encoded = _TIME_ENCODER.encode([event.created_at for event in rows]).decode()
+    times = encoded.strip('[]"').replace("T", " ").replace("Z", "+00:00").split('","')
+    lines = [
+        f"{event.project_id} {event.uuid} {at}\n" for event, at in zip(rows, times, strict=True)
+    ]
+    return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
 
 def _build_conditions(

@@ -6,6 +6,7 @@ because duplicates usually follow soon.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +48,8 @@ class UuidBloomFilter:
     def confirm_stored(self, keys: Sequence[EventKey]) -> None:
         """Remember pending keys as stored."""
         self._recent.update(dict.fromkeys(keys))
-        for oldest in list(self._recent)[: max(0, len(self._recent) - RECENT_KEYS)]:
+        surplus = max(0, len(self._recent) - RECENT_KEYS)
+        for oldest in list(islice(self._recent, surplus)):
             del self._recent[oldest]
 
     def is_recent(self, key: EventKey) -> bool:
