@@ -53,15 +53,15 @@ class Readiness:
     @fast_endpoint("GET", READINESS_PATH, is_probe=True, name="readiness", response=HealthStatus)
     async def show_readiness(self, _: Scope, __: Receive, ___: Trace) -> Reply:
         """Check that the process can serve requests; the response lists missing dependencies."""
-        return await self._describe()
+        return await self._answer_readiness()
 
     async def answer(self, path: str) -> Reply | None:
         """Answer a probe on another port than that of the service. Return None for other paths."""
         if path.rstrip("/") == LIVENESS_PATH:
             return ALIVE
-        return await self._describe() if path.rstrip("/") == READINESS_PATH else None
+        return await self._answer_readiness() if path.rstrip("/") == READINESS_PATH else None
 
-    async def _describe(self) -> Reply:
+    async def _answer_readiness(self) -> Reply:
         missing = STOPPING if self.draining.is_set() else self.waiting_for
         if missing is None:
             try:
