@@ -105,14 +105,14 @@ def measure_disk_mb(folder: Path) -> float:
 
 
 @contextmanager
-def run_service(programs: Path, data: Path) -> Iterator[RunningService]:
+def run_service(programs: Path, data: Path, **variables: str) -> Iterator[RunningService]:
     """Run `hedgerow serve` on a free port, and end it."""
     process = subprocess.Popen(  # noqa: S603 - our own program
         [programs / "hedgerow", "serve", "--port", "0", "--data", data],
         stdout=subprocess.PIPE,
         text=True,
         cwd=data.parent,
-        env={"PATH": os.environ["PATH"], "HEDGEROW_LOG_LEVEL": "warning"},
+        env={"PATH": os.environ["PATH"], "HEDGEROW_LOG_LEVEL": "warning", **variables},
     )
     try:
         yield _read_start_screen(process)
