@@ -28,7 +28,7 @@ def render_svg(chart: Picture) -> bytes:
 def render_png(chart: Picture) -> bytes:
     """Letters that the fonts lack, such as Chinese ones, come from the fonts of the system."""
     svg = draw_chart(chart)
-    png: bytes = resvg_py.svg_to_bytes(
+    picture: bytes = resvg_py.svg_to_bytes(
         svg_string=svg,
         zoom=ZOOM,
         font_files=FONT_FILES,
@@ -37,7 +37,7 @@ def render_png(chart: Picture) -> bytes:
         # Searching the fonts of a system takes time, and only such texts need them.
         skip_system_fonts=_is_covered(svg),
     )
-    return png
+    return picture
 
 
 def _is_covered(text: str) -> bool:

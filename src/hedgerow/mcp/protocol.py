@@ -74,8 +74,8 @@ async def answer_message(
 def _check_envelope(
     method: str, parameters: dict[str, Any], headers: Mapping[str, str] | None
 ) -> None:
-    meta = parameters.get("_meta")
-    meta = meta if isinstance(meta, dict) else {}
+    sent = parameters.get("_meta")
+    meta: dict[str, Any] = sent if isinstance(sent, dict) else {}
     wanted = meta.get(VERSION_FIELD)
     if not isinstance(wanted, str) or not isinstance(meta.get(CAPABILITIES_FIELD), dict):
         names = f"{VERSION_FIELD} and {CAPABILITIES_FIELD}"
