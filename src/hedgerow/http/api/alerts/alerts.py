@@ -26,10 +26,9 @@ from hedgerow.dashboards.model import InsightId
 from hedgerow.errors import Invalid
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.people.users import render_user
-from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
-from hedgerow.http.endpoint import endpoint, project_paths
-from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.collection import Collection
+from hedgerow.http.paging import Page
 from hedgerow.http.parameters import Parameter, parse_positive
 from hedgerow.http.payload.fields import (
     INT64_MAX,
@@ -45,8 +44,6 @@ from hedgerow.lib.clock import format_iso
 from hedgerow.lib.dates import parse_stored_date
 from hedgerow.projects.store import ActivityStore
 
-READ = in_project("alert:read")
-WRITE = in_project("alert:write")
 MAX_USERS = 50
 MAX_SNOOZE = timedelta(days=366)
 _SNOOZE_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -253,6 +250,9 @@ def _format(moment: datetime | None) -> str | None:
     return None if moment is None else format_iso(moment)
 
 
+ALERTS = Collection(name="alert", page=Page[AlertItem], item=AlertItem)
+
+
 class AlertEndpoints:
     tag = "Alerts"
 
@@ -260,13 +260,7 @@ class AlertEndpoints:
         self._activity = activity
         self._alerts = alerts
 
-    @endpoint(
-        "GET",
-        *project_paths("alerts/"),
-        access=READ,
-        response=Page[AlertItem],
-        query=PAGE_PARAMETERS + LIST_PARAMETERS,
-    )
+    @ALERTS.list_endpoint(*LIST_PARAMETERS)
     async def list_alerts(self, call: ProjectCall) -> Response:
         """List the project's alerts, newest first, each with its newest checks."""
         window, wanted = call.window, call.query_param("insight_id")
@@ -283,40 +277,21 @@ class AlertEndpoints:
         )
         return JsonResponse(call.page(count, [_render_alert(call, each) for each in found]))
 
-    @endpoint(
-        "POST",
-        *project_paths("alerts/"),
-        access=WRITE,
-        response=AlertItem,
-        status=201,
-        body=NewAlert,
-    )
+    @ALERTS.create_endpoint(NewAlert)
     async def create_alert(self, call: ProjectCall) -> Response:
         """Create an alert. It is checked within seconds, and then on its schedule."""
         fields = (await call.body(NewAlert)).to_fields(call)
         created = await self._alerts.create(call.project, fields, call.actor, call.now)
         return JsonResponse(_render_alert(call, created), status_code=201)
 
-    @endpoint(
-        "GET",
-        *project_paths("alerts/{alert_id}/"),
-        access=READ,
-        response=AlertItem,
-        query=DETAIL_PARAMETERS,
-    )
+    @ALERTS.retrieve_endpoint(*DETAIL_PARAMETERS)
     async def retrieve_alert(self, call: ProjectCall) -> Response:
         """Retrieve an alert with its newest checks."""
         limit = parse_positive(call.query_param("checks_limit")) or LISTED_CHECKS
         found = await self._alerts.find(call.project.id, call.path_param("alert_id"), limit)
         return JsonResponse(_render_alert(call, found))
 
-    @endpoint(
-        "PATCH",
-        *project_paths("alerts/{alert_id}/"),
-        access=WRITE,
-        response=AlertItem,
-        body=AlertBody,
-    )
+    @ALERTS.change_endpoint(AlertBody)
     async def change_alert(self, call: ProjectCall) -> Response:
         """Change, snooze, enable or disable an alert. After a change of what it checks, it is
         checked within seconds."""
@@ -326,14 +301,14 @@ class AlertEndpoints:
         changed = await self._alerts.change(call.project, id, fields, call.actor, call.now)
         return JsonResponse(_render_alert(call, changed))
 
-    @endpoint("DELETE", *project_paths("alerts/{alert_id}/"), access=WRITE, status=204)
+    @ALERTS.delete_endpoint()
     async def delete_alert(self, call: ProjectCall) -> Response:
         """Delete an alert and its history."""
         id = call.path_param("alert_id")
         await self._alerts.delete(call.project, id, call.actor, call.now)
         return no_content()
 
-    @activity_endpoint("alerts/{alert_id}/activity/", READ)
+    @activity_endpoint("alerts/{alert_id}/activity/", ALERTS.read)
     async def list_alert_activity(self, call: ProjectCall) -> Response:
         """List the changes made to an alert, newest first. Works for deleted alerts too."""
         return await respond_with_activity(call, self._activity, SCOPE, call.path_param("alert_id"))

@@ -14,10 +14,9 @@ from hedgerow.dashboards.model import DashboardId, InsightId
 from hedgerow.errors import Invalid
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.people.users import render_user
-from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
-from hedgerow.http.endpoint import endpoint, project_paths
-from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.collection import Collection
+from hedgerow.http.paging import Page
 from hedgerow.http.parameters import Parameter, parse_positive
 from hedgerow.http.payload.fields import (
     INT64_MAX,
@@ -43,8 +42,6 @@ from hedgerow.subscriptions.model import TITLE_MAX, Subscription, TargetType
 from hedgerow.subscriptions.store import SubscriptionFilter
 from hedgerow.subscriptions.subscriptions import SCOPE, SubscriptionFields, Subscriptions
 
-READ = in_project("subscription:read")
-WRITE = in_project("subscription:write")
 MAX_POSITION = 366
 TARGET_MAX = 1000
 EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
@@ -211,6 +208,9 @@ def _format(moment: datetime | None) -> str | None:
     return None if moment is None else format_iso(moment)
 
 
+SUBSCRIPTIONS = Collection(name="subscription", page=Page[SubscriptionItem], item=SubscriptionItem)
+
+
 class SubscriptionEndpoints:
     tag = "Subscriptions"
 
@@ -218,13 +218,7 @@ class SubscriptionEndpoints:
         self._activity = activity
         self._subscriptions = subscriptions
 
-    @endpoint(
-        "GET",
-        *project_paths("subscriptions/"),
-        access=READ,
-        response=Page[SubscriptionItem],
-        query=PAGE_PARAMETERS + LIST_PARAMETERS,
-    )
+    @SUBSCRIPTIONS.list_endpoint(*LIST_PARAMETERS)
     async def list_subscriptions(self, call: ProjectCall) -> Response:
         """List the project's subscriptions, newest first."""
         window = call.window
@@ -238,38 +232,20 @@ class SubscriptionEndpoints:
         found, count = await self._subscriptions.list_subscriptions(call.project.id, wanted)
         return JsonResponse(call.page(count, [_render(call, each) for each in found]))
 
-    @endpoint(
-        "POST",
-        *project_paths("subscriptions/"),
-        access=WRITE,
-        response=SubscriptionItem,
-        status=201,
-        body=NewSubscription,
-    )
+    @SUBSCRIPTIONS.create_endpoint(NewSubscription)
     async def create_subscription(self, call: ProjectCall) -> Response:
         """Create a subscription. Its first message is sent at its next date."""
         fields = (await call.body(NewSubscription)).to_fields()
         created = await self._subscriptions.create(call.project, fields, call.actor, call.now)
         return JsonResponse(_render(call, created), status_code=201)
 
-    @endpoint(
-        "GET",
-        *project_paths("subscriptions/{subscription_id}/"),
-        access=READ,
-        response=SubscriptionItem,
-    )
+    @SUBSCRIPTIONS.retrieve_endpoint()
     async def retrieve_subscription(self, call: ProjectCall) -> Response:
         """Retrieve a subscription."""
         found = await self._subscriptions.find(call.project.id, call.path_param("subscription_id"))
         return JsonResponse(_render(call, found))
 
-    @endpoint(
-        "PATCH",
-        *project_paths("subscriptions/{subscription_id}/"),
-        access=WRITE,
-        response=SubscriptionItem,
-        body=SubscriptionBody,
-    )
+    @SUBSCRIPTIONS.change_endpoint(SubscriptionBody)
     async def change_subscription(self, call: ProjectCall) -> Response:
         """Change, enable, disable or delete a subscription."""
         id = call.path_param("subscription_id")
@@ -278,9 +254,7 @@ class SubscriptionEndpoints:
         changed = await self._subscriptions.change(call.project, id, fields, call.actor, call.now)
         return JsonResponse(_render(call, changed))
 
-    @endpoint(
-        "DELETE", *project_paths("subscriptions/{subscription_id}/"), access=WRITE, status=204
-    )
+    @SUBSCRIPTIONS.delete_endpoint()
     async def delete_subscription(self, call: ProjectCall) -> Response:
         """Delete a subscription."""
         id = call.path_param("subscription_id")
@@ -288,7 +262,7 @@ class SubscriptionEndpoints:
         await self._subscriptions.change(call.project, id, fields, call.actor, call.now)
         return no_content()
 
-    @activity_endpoint("subscriptions/{subscription_id}/activity/", READ)
+    @activity_endpoint("subscriptions/{subscription_id}/activity/", SUBSCRIPTIONS.read)
     async def list_subscription_activity(self, call: ProjectCall) -> Response:
         """List the changes made to a subscription, newest first. Works for deleted ones too."""
         return await respond_with_activity(

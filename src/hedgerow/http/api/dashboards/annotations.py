@@ -19,10 +19,9 @@ from hedgerow.dashboards.store import AnnotationFilter
 from hedgerow.errors import NotFound
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.people.users import render_user
-from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
-from hedgerow.http.endpoint import endpoint, project_paths
-from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.collection import Collection
+from hedgerow.http.paging import Page
 from hedgerow.http.parameters import Parameter, parse_choice, parse_positive, parse_text
 from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Date, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
@@ -31,8 +30,6 @@ from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.validation import parse_date_parameter
 
 CONTENT_MAX = 8_192
-READ = in_project("annotation:read")
-WRITE = in_project("annotation:write")
 RESERVED = {"activity": "GET, HEAD"}
 # Fields that PostHog returns or accepts, without effect here.
 POSTHOG_ANNOTATION_FIELDS = frozenset(
@@ -127,6 +124,9 @@ def _parse_id(call: ProjectCall) -> AnnotationId:
     return AnnotationId(number)
 
 
+ANNOTATIONS = Collection(name="annotation", page=Page[AnnotationItem], item=AnnotationItem)
+
+
 class AnnotationEndpoints:
     tag = "Annotations"
 
@@ -134,51 +134,27 @@ class AnnotationEndpoints:
         self._activity = activity
         self._annotations = annotations
 
-    @endpoint(
-        "GET",
-        *project_paths("annotations/"),
-        access=READ,
-        response=Page[AnnotationItem],
-        query=PAGE_PARAMETERS + LIST_PARAMETERS,
-    )
+    @ANNOTATIONS.list_endpoint(*LIST_PARAMETERS)
     async def list_annotations(self, call: ProjectCall) -> Response:
         """List the annotations of the project and of the organization, newest first."""
         found, count = await self._annotations.list_annotations(call.project, _parse_filter(call))
         return JsonResponse(call.page(count, [_render(call, each) for each in found]))
 
-    @endpoint(
-        "POST",
-        *project_paths("annotations/"),
-        access=WRITE,
-        response=AnnotationItem,
-        status=201,
-        body=NewAnnotation,
-    )
+    @ANNOTATIONS.create_endpoint(NewAnnotation)
     async def create_annotation(self, call: ProjectCall) -> Response:
         """Create an annotation."""
         fields = (await call.body(NewAnnotation)).to_fields()
         made = await self._annotations.create(call.project, fields, call.actor, call.now)
         return JsonResponse(_render(call, made), status_code=201)
 
-    @endpoint(
-        "GET",
-        *project_paths("annotations/{annotation_id}/"),
-        access=READ,
-        response=AnnotationItem,
-    )
+    @ANNOTATIONS.retrieve_endpoint()
     async def retrieve_annotation(self, call: ProjectCall) -> Response:
         """Retrieve an annotation."""
         return JsonResponse(
             _render(call, await self._annotations.find(call.project, _parse_id(call)))
         )
 
-    @endpoint(
-        "PATCH",
-        *project_paths("annotations/{annotation_id}/"),
-        access=WRITE,
-        response=AnnotationItem,
-        body=AnnotationBody,
-    )
+    @ANNOTATIONS.change_endpoint(AnnotationBody)
     async def change_annotation(self, call: ProjectCall) -> Response:
         """Update the given fields. `deleted: false` restores a deleted annotation."""
         id = _parse_id(call)
@@ -187,7 +163,7 @@ class AnnotationEndpoints:
         changed = await self._annotations.change(call.project, id, fields, call.actor, call.now)
         return JsonResponse(_render(call, changed))
 
-    @endpoint("DELETE", *project_paths("annotations/{annotation_id}/"), access=WRITE, status=204)
+    @ANNOTATIONS.delete_endpoint()
     async def delete_annotation(self, call: ProjectCall) -> Response:
         """Delete an annotation. `deleted: false` restores it."""
         found = await self._annotations.find(call.project, _parse_id(call))
@@ -195,7 +171,7 @@ class AnnotationEndpoints:
         await self._annotations.change(call.project, found.id, fields, call.actor, call.now)
         return no_content()
 
-    @activity_endpoint("annotations/{annotation_id}/activity/", READ)
+    @activity_endpoint("annotations/{annotation_id}/activity/", ANNOTATIONS.read)
     async def list_annotation_activity(self, call: ProjectCall) -> Response:
         """List the changes made to an annotation, newest first."""
         found = await self._annotations.find(call.project, _parse_id(call), deleted_too=True)

@@ -43,10 +43,10 @@ from hedgerow.http.api.dashboards.insight_items import (
 )
 from hedgerow.http.api.dashboards.insights import Tags, clean_tags, parse_creator
 from hedgerow.http.api.people.users import render_user
-from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
+from hedgerow.http.collection import Collection
 from hedgerow.http.endpoint import endpoint, project_paths
-from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.paging import Page
 from hedgerow.http.parameters import Parameter, parse_boolean, parse_positive, parse_text
 from hedgerow.http.payload.fields import (
     INT64_MAX,
@@ -64,8 +64,6 @@ from hedgerow.projects.store import ActivityStore
 from hedgerow.projects.validation import check_storable
 from hedgerow.queries.queries import Refresh
 
-READ = in_project("dashboard:read")
-WRITE = in_project("dashboard:write")
 RESERVED = {"activity": "GET, HEAD"}
 # Fields that PostHog returns or accepts, without effect here.
 POSTHOG_DASHBOARD_FIELDS = frozenset(
@@ -284,6 +282,9 @@ def parse_dashboard_id(call: ProjectCall) -> DashboardId:
     return DashboardId(number)
 
 
+DASHBOARDS = Collection(name="dashboard", page=Page[DashboardBasics], item=DashboardItem)
+
+
 class DashboardEndpoints:
     tag = "Dashboards"
 
@@ -299,13 +300,7 @@ class DashboardEndpoints:
         self._results = results
         self._links = links
 
-    @endpoint(
-        "GET",
-        *project_paths("dashboards/"),
-        access=READ,
-        response=Page[DashboardBasics],
-        query=PAGE_PARAMETERS + LIST_PARAMETERS,
-    )
+    @DASHBOARDS.list_endpoint(*LIST_PARAMETERS)
     async def list_dashboards(self, call: ProjectCall) -> Response:
         """List the project's dashboards without their tiles: pinned ones first, then by name."""
         window = call.window
@@ -326,15 +321,7 @@ class DashboardEndpoints:
         ]
         return respond(call.page(count, basics))
 
-    @endpoint(
-        "POST",
-        *project_paths("dashboards/"),
-        access=WRITE,
-        response=DashboardItem,
-        status=201,
-        body=NewDashboard,
-        query=(REFRESH,),
-    )
+    @DASHBOARDS.create_endpoint(NewDashboard, REFRESH)
     async def create_dashboard(self, call: ProjectCall) -> Response:
         """Create a dashboard, or copy one with `use_dashboard`."""
         refresh = parse_refresh(call)
@@ -356,13 +343,7 @@ class DashboardEndpoints:
             )
         return await self._respond_with_tiles(call, made, refresh, status=201)
 
-    @endpoint(
-        "GET",
-        *project_paths("dashboards/{dashboard_id}/"),
-        access=READ,
-        response=DashboardItem,
-        query=(REFRESH, FILTERS_OVERRIDE),
-    )
+    @DASHBOARDS.retrieve_endpoint(REFRESH, FILTERS_OVERRIDE)
     async def retrieve_dashboard(self, call: ProjectCall) -> Response:
         """Retrieve a dashboard with its tiles and their results."""
         refresh = parse_refresh(call)
@@ -370,14 +351,7 @@ class DashboardEndpoints:
         override = await self._parse_override(call)
         return await self._respond_with_tiles(call, found, refresh, override)
 
-    @endpoint(
-        "PATCH",
-        *project_paths("dashboards/{dashboard_id}/"),
-        access=WRITE,
-        response=DashboardItem,
-        body=DashboardBody,
-        query=(REFRESH,),
-    )
+    @DASHBOARDS.change_endpoint(DashboardBody, REFRESH)
     async def change_dashboard(self, call: ProjectCall) -> Response:
         """Update the given fields and tiles. `deleted: false` restores a deleted dashboard."""
         refresh = parse_refresh(call)
@@ -388,7 +362,7 @@ class DashboardEndpoints:
         changed = await self._dashboards.change(call.project, id, edit, author)
         return await self._respond_with_tiles(call, changed, refresh)
 
-    @endpoint("DELETE", *project_paths("dashboards/{dashboard_id}/"), access=WRITE, status=204)
+    @DASHBOARDS.delete_endpoint()
     async def delete_dashboard(self, call: ProjectCall) -> Response:
         """Delete a dashboard. Its insights stay. `deleted: false` restores it."""
         found = await self._dashboards.find(call.project, parse_dashboard_id(call))
@@ -400,7 +374,7 @@ class DashboardEndpoints:
     @endpoint(
         "PATCH",
         *project_paths("dashboards/{dashboard_id}/move_tile/"),
-        access=WRITE,
+        access=DASHBOARDS.write,
         response=DashboardItem,
         body=TileMove,
     )
@@ -417,14 +391,14 @@ class DashboardEndpoints:
         )
         return await self._respond_with_tiles(call, changed, Refresh.FORCE_CACHE)
 
-    @activity_endpoint("dashboards/{dashboard_id}/activity/", READ)
+    @activity_endpoint("dashboards/{dashboard_id}/activity/", DASHBOARDS.read)
     async def list_dashboard_activity(self, call: ProjectCall) -> Response:
         """List the changes made to a dashboard, newest first."""
         id = parse_dashboard_id(call)
         await self._dashboards.find(call.project, id, deleted_too=True)
         return await respond_with_activity(call, self._activity, SCOPE, str(id))
 
-    @activity_endpoint("dashboards/activity/", READ)
+    @activity_endpoint("dashboards/activity/", DASHBOARDS.read)
     async def list_dashboards_activity(self, call: ProjectCall) -> Response:
         """List the changes made to all dashboards, newest first."""
         return await respond_with_activity(call, self._activity, SCOPE)

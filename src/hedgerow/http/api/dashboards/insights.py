@@ -32,10 +32,9 @@ from hedgerow.http.api.dashboards.insight_items import (
     respond,
 )
 from hedgerow.http.api.definitions.details import parse_names
-from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
-from hedgerow.http.endpoint import endpoint, project_paths
-from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.collection import Collection
+from hedgerow.http.paging import Page
 from hedgerow.http.parameters import (
     Parameter,
     parse_boolean,
@@ -48,8 +47,6 @@ from hedgerow.http.server.response import no_content
 from hedgerow.projects.store import ActivityStore
 from hedgerow.queries.queries import Refresh
 
-READ = in_project("insight:read")
-WRITE = in_project("insight:write")
 RESERVED = {"activity": "GET, HEAD"}
 # Fields that PostHog returns or accepts, without effect here.
 POSTHOG_INSIGHT_FIELDS = frozenset(
@@ -141,6 +138,9 @@ def parse_creator(call: ProjectCall) -> str | None:
     return owner.email if text in (str(owner.id), owner.uuid) else text or None
 
 
+INSIGHTS = Collection(name="insight", page=Page[InsightItem], item=InsightItem)
+
+
 class InsightEndpoints:
     tag = "Insights"
 
@@ -151,13 +151,7 @@ class InsightEndpoints:
         self._insights = insights
         self._results = results
 
-    @endpoint(
-        "GET",
-        *project_paths("insights/"),
-        access=READ,
-        response=Page[InsightItem],
-        query=PAGE_PARAMETERS + LIST_PARAMETERS,
-    )
+    @INSIGHTS.list_endpoint(*LIST_PARAMETERS)
     async def list_insights(self, call: ProjectCall) -> Response:
         """List the project's insights, last modified first, with their kept results."""
         found, count = await self._insights.list_insights(call.project, _parse_filter(call))
@@ -169,15 +163,7 @@ class InsightEndpoints:
         pairs = zip(found, limit_results(results), strict=True)
         return respond(call.page(count, [render_insight(call, *pair) for pair in pairs]))
 
-    @endpoint(
-        "POST",
-        *project_paths("insights/"),
-        access=WRITE,
-        response=InsightItem,
-        status=201,
-        body=NewInsight,
-        query=(REFRESH,),
-    )
+    @INSIGHTS.create_endpoint(NewInsight, REFRESH)
     async def create_insight(self, call: ProjectCall) -> Response:
         """Create an insight."""
         refresh = parse_refresh(call)
@@ -185,27 +171,14 @@ class InsightEndpoints:
         made = await self._insights.create(call.project, body.to_edit(), call.actor, call.now)
         return await self._respond_with_result(call, made, refresh, 201)
 
-    @endpoint(
-        "GET",
-        *project_paths("insights/{insight_id}/"),
-        access=READ,
-        response=InsightItem,
-        query=(REFRESH,),
-    )
+    @INSIGHTS.retrieve_endpoint(REFRESH)
     async def retrieve_insight(self, call: ProjectCall) -> Response:
         """Retrieve an insight by its id or short id, with its result."""
         refresh = parse_refresh(call)
         found = await self._insights.find(call.project, call.path_param("insight_id"))
         return await self._respond_with_result(call, found, refresh)
 
-    @endpoint(
-        "PATCH",
-        *project_paths("insights/{insight_id}/"),
-        access=WRITE,
-        response=InsightItem,
-        body=InsightBody,
-        query=(REFRESH,),
-    )
+    @INSIGHTS.change_endpoint(InsightBody, REFRESH)
     async def change_insight(self, call: ProjectCall) -> Response:
         """Update the given fields. `deleted: false` restores a deleted insight."""
         refresh = parse_refresh(call)
@@ -217,7 +190,7 @@ class InsightEndpoints:
         )
         return await self._respond_with_result(call, changed, refresh)
 
-    @endpoint("DELETE", *project_paths("insights/{insight_id}/"), access=WRITE, status=204)
+    @INSIGHTS.delete_endpoint()
     async def delete_insight(self, call: ProjectCall) -> Response:
         """Delete an insight. `deleted: false` restores it."""
         found = await self._insights.find(call.project, call.path_param("insight_id", RESERVED))
@@ -225,14 +198,14 @@ class InsightEndpoints:
         await self._insights.change(call.project, found.insight.id, edit, call.actor, call.now)
         return no_content()
 
-    @activity_endpoint("insights/{insight_id}/activity/", READ)
+    @activity_endpoint("insights/{insight_id}/activity/", INSIGHTS.read)
     async def list_insight_activity(self, call: ProjectCall) -> Response:
         """List the changes made to an insight, newest first."""
         id = call.path_param("insight_id")
         found = await self._insights.find(call.project, id, deleted_too=True)
         return await respond_with_activity(call, self._activity, SCOPE, str(found.insight.id))
 
-    @activity_endpoint("insights/activity/", READ)
+    @activity_endpoint("insights/activity/", INSIGHTS.read)
     async def list_insights_activity(self, call: ProjectCall) -> Response:
         """List the changes made to all insights, newest first."""
         return await respond_with_activity(call, self._activity, SCOPE)

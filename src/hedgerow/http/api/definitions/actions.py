@@ -12,10 +12,9 @@ from hedgerow.events.actions.model import Action, ActionId
 from hedgerow.events.actions.steps import validate_steps
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.people.users import render_user
-from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
-from hedgerow.http.endpoint import endpoint, project_paths
-from hedgerow.http.paging import PAGE_PARAMETERS, Page
+from hedgerow.http.collection import Collection
+from hedgerow.http.paging import Page
 from hedgerow.http.parameters import Parameter, parse_positive
 from hedgerow.http.payload.fields import (
     INT64_MAX,
@@ -33,8 +32,6 @@ NAME_MAX = 400
 TEXT_MAX = 10_000
 TAG_MAX = 255
 MAX_TAGS = 100
-READ = in_project("action:read")
-WRITE = in_project("action:write")
 LIST_PARAMETERS = (Parameter("search", "Only actions whose name contains this text."),)
 # ActionSerializer in PostHog's posthog/api/action.py: what it returns beyond the fields here.
 POSTHOG_ACTION_FIELDS = frozenset(
@@ -130,6 +127,9 @@ def _parse_id(call: ProjectCall) -> ActionId:
     return ActionId(number)
 
 
+ACTIONS = Collection(name="action", page=Page[ActionItem], item=ActionItem)
+
+
 class ActionEndpoints:
     tag = "Actions"
 
@@ -137,13 +137,7 @@ class ActionEndpoints:
         self._actions = actions
         self._activity = activity
 
-    @endpoint(
-        "GET",
-        *project_paths("actions/"),
-        access=READ,
-        response=Page[ActionItem],
-        query=PAGE_PARAMETERS + LIST_PARAMETERS,
-    )
+    @ACTIONS.list_endpoint(*LIST_PARAMETERS)
     async def list_actions(self, call: ProjectCall) -> Response:
         """List the project's actions, pinned ones first, then the newest."""
         window = call.window
@@ -157,33 +151,20 @@ class ActionEndpoints:
         listed = [_render_action(call, each) for each in window.of(found)]
         return JsonResponse(call.page(len(found), listed))
 
-    @endpoint(
-        "POST",
-        *project_paths("actions/"),
-        access=WRITE,
-        response=ActionItem,
-        status=201,
-        body=NewAction,
-    )
+    @ACTIONS.create_endpoint(NewAction)
     async def create_action(self, call: ProjectCall) -> Response:
         """Create an action."""
         body = await call.body(NewAction)
         created = await self._actions.create(call.project, body.to_fields(), call.actor, call.now)
         return JsonResponse(_render_action(call, created), status_code=201)
 
-    @endpoint("GET", *project_paths("actions/{action_id}/"), access=READ, response=ActionItem)
+    @ACTIONS.retrieve_endpoint()
     async def retrieve_action(self, call: ProjectCall) -> Response:
         """Retrieve an action, also a deleted one."""
         found = await self._actions.find(call.project, _parse_id(call))
         return JsonResponse(_render_action(call, found))
 
-    @endpoint(
-        "PATCH",
-        *project_paths("actions/{action_id}/"),
-        access=WRITE,
-        response=ActionItem,
-        body=ActionBody,
-    )
+    @ACTIONS.change_endpoint(ActionBody)
     async def change_action(self, call: ProjectCall) -> Response:
         """Update the given fields. `deleted` deletes or restores the action."""
         found = await self._actions.find(call.project, _parse_id(call))
@@ -193,14 +174,14 @@ class ActionEndpoints:
         )
         return JsonResponse(_render_action(call, changed))
 
-    @endpoint("DELETE", *project_paths("actions/{action_id}/"), access=WRITE, status=204)
+    @ACTIONS.delete_endpoint()
     async def delete_action(self, call: ProjectCall) -> Response:
         """Delete an action. Queries that name it are refused."""
         found = await self._actions.find(call.project, _parse_id(call))
         await self._actions.change(call.project, found.id, {"deleted": True}, call.actor, call.now)
         return no_content()
 
-    @activity_endpoint("actions/{action_id}/activity/", READ)
+    @activity_endpoint("actions/{action_id}/activity/", ACTIONS.read)
     async def list_action_activity(self, call: ProjectCall) -> Response:
         """List the changes made to an action, newest first."""
         found = await self._actions.find(call.project, _parse_id(call))

@@ -97,7 +97,36 @@ def parse_common(call: ProjectCall) -> dict[str, Any]:
     }
 
 
-def render_author(call: ProjectCall, email: str | None) -> Mapping[str, Any] | None:
+def render_details(
+    call: ProjectCall, definition: EventDefinition | PropertyDefinition
+) -> dict[str, Any]:
+    """Return the fields that the definitions of events and of properties have in common."""
+    return {
+        "id": definition.id,
+        "name": definition.name,
+        "description": definition.description,
+        "tags": definition.tags,
+        "created_at": format_iso(definition.created_at),
+        "updated_at": format_iso(definition.updated_at),
+        "updated_by": _render_author(call, definition.updated_by),
+        "first_seen_at": _format_moment(definition.first_seen_at),
+        "last_seen_at": _format_moment(definition.last_seen_at),
+        "verified": definition.verified,
+        "verified_at": _format_moment(definition.verified_at),
+        "verified_by": _render_author(call, definition.verified_by),
+        "hidden": definition.hidden,
+    }
+
+
+def parse_name(call: ProjectCall) -> str:
+    """Return the parameter `name`, which is required."""
+    name = parse_text(call.query_param("name"), "name")
+    if not name:
+        raise Invalid("This parameter is required.", attr="name", code="required")
+    return name
+
+
+def _render_author(call: ProjectCall, email: str | None) -> Mapping[str, Any] | None:
     return None if email is None else render_user(call, email)
 
 
@@ -108,5 +137,5 @@ def check_name(sent: str | None, definition: EventDefinition | PropertyDefinitio
         raise Invalid(detail, attr="name")
 
 
-def format_moment(moment: datetime | None) -> str | None:
+def _format_moment(moment: datetime | None) -> str | None:
     return None if moment is None else format_iso(moment)

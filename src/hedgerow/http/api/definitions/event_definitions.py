@@ -17,18 +17,18 @@ from hedgerow.http.api.definitions.details import (
     COMMON_PARAMETERS,
     DetailsBody,
     check_name,
-    format_moment,
     parse_common,
     parse_id,
+    parse_name,
     parse_names,
-    render_author,
+    render_details,
 )
 from hedgerow.http.api.people.users import render_user
-from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
+from hedgerow.http.collection import Collection
 from hedgerow.http.endpoint import endpoint, project_paths
-from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import Parameter, parse_choice, parse_text
+from hedgerow.http.paging import Page
+from hedgerow.http.parameters import Parameter, parse_choice
 from hedgerow.http.payload.fields import Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
@@ -36,7 +36,6 @@ from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.store import ActivityStore
 
-READ, WRITE = in_project("event_definition:read"), in_project("event_definition:write")
 PATH_ID = "event_definition_id"
 RESERVED = dict.fromkeys(("activity", "by_name"), "GET, HEAD")
 ORDERS = ("name", "created_at", "first_seen_at", "last_seen_at", "volume_30_day")
@@ -146,6 +145,11 @@ def _parse_query(call: ProjectCall) -> EventQuery:
     )
 
 
+DEFINITIONS = Collection(
+    name="event_definition", page=Page[EventDefinitionItem], item=EventDefinitionItem
+)
+
+
 class EventDefinitionEndpoints:
     tag = "Definitions"
 
@@ -161,26 +165,13 @@ class EventDefinitionEndpoints:
         self._directory = directory
         self._schema_workers = schema_workers
 
-    @endpoint(
-        "GET",
-        *project_paths("event_definitions/"),
-        access=READ,
-        response=Page[EventDefinitionItem],
-        query=PAGE_PARAMETERS + LIST_PARAMETERS,
-    )
+    @DEFINITIONS.list_endpoint(*LIST_PARAMETERS)
     async def list_event_definitions(self, call: ProjectCall) -> Response:
         """List the events of a project, those seen last first."""
         found, count = await self._definitions.list_events(_parse_query(call))
         return JsonResponse(call.page(count, [self._render(call, each) for each in found]))
 
-    @endpoint(
-        "POST",
-        *project_paths("event_definitions/"),
-        access=WRITE,
-        response=EventDefinitionItem,
-        status=201,
-        body=NewEventDefinition,
-    )
+    @DEFINITIONS.create_endpoint(NewEventDefinition)
     async def create_event_definition(self, call: ProjectCall) -> Response:
         """Define an event before its first occurrence."""
         body = await call.body(NewEventDefinition)
@@ -193,36 +184,23 @@ class EventDefinitionEndpoints:
     @endpoint(
         "GET",
         *project_paths("event_definitions/by_name/"),
-        access=READ,
+        access=DEFINITIONS.read,
         response=EventDefinitionItem,
         query=(Parameter("name", "The name of the event. Required."),),
     )
     async def find_event_definition(self, call: ProjectCall) -> Response:
         """Retrieve the definition of the event with this name."""
-        name = parse_text(call.query_param("name"), "name")
-        if not name:
-            raise Invalid("This parameter is required.", attr="name", code="required")
+        name = parse_name(call)
         found = await self._definitions.find_event_by_name(call.project, name)
         return JsonResponse(self._render(call, found))
 
-    @endpoint(
-        "GET",
-        *project_paths("event_definitions/{event_definition_id}/"),
-        access=READ,
-        response=EventDefinitionItem,
-    )
+    @DEFINITIONS.retrieve_endpoint()
     async def retrieve_event_definition(self, call: ProjectCall) -> Response:
         """Retrieve an event definition."""
         found = await self._definitions.find_event(call.project, parse_id(call, PATH_ID, {}))
         return JsonResponse(self._render(call, found))
 
-    @endpoint(
-        "PATCH",
-        *project_paths("event_definitions/{event_definition_id}/"),
-        access=WRITE,
-        response=EventDefinitionItem,
-        body=EventDefinitionBody,
-    )
+    @DEFINITIONS.change_endpoint(EventDefinitionBody)
     async def change_event_definition(self, call: ProjectCall) -> Response:
         """Describe, verify or hide an event, or give it a schema."""
         id = parse_id(call, PATH_ID, RESERVED)
@@ -235,12 +213,7 @@ class EventDefinitionEndpoints:
         )
         return JsonResponse(self._render(call, changed))
 
-    @endpoint(
-        "DELETE",
-        *project_paths("event_definitions/{event_definition_id}/"),
-        access=WRITE,
-        status=204,
-    )
+    @DEFINITIONS.delete_endpoint()
     async def delete_event_definition(self, call: ProjectCall) -> Response:
         """Delete an event definition with its schema. The events stay, and the next one with this
         name creates it anew."""
@@ -248,7 +221,7 @@ class EventDefinitionEndpoints:
         await self._definitions.delete_event(call.project, id, call.actor, call.now)
         return no_content()
 
-    @activity_endpoint("event_definitions/{event_definition_id}/activity/", READ)
+    @activity_endpoint("event_definitions/{event_definition_id}/activity/", DEFINITIONS.read)
     async def list_event_definition_activity(self, call: ProjectCall) -> Response:
         """List the changes made to an event definition, newest first."""
         return await respond_with_activity(
@@ -264,22 +237,10 @@ class EventDefinitionEndpoints:
         owner = definition.owner_id
         email = self._directory.get_email(owner) if owner is not None else ""
         return EventDefinitionItem(
-            id=definition.id,
-            name=definition.name,
+            **render_details(call, definition),
             owner={**render_user(call, email), "id": owner} if email else None,
-            description=definition.description,
-            tags=definition.tags,
-            created_at=format_iso(definition.created_at),
-            updated_at=format_iso(definition.updated_at),
-            updated_by=render_author(call, definition.updated_by),
-            first_seen_at=format_moment(definition.first_seen_at),
-            last_seen_at=format_moment(definition.last_seen_at),
             last_updated_at=format_iso(definition.updated_at),
             volume_30_day=definition.volume_30_day,
-            verified=definition.verified,
-            verified_at=format_moment(definition.verified_at),
-            verified_by=render_author(call, definition.verified_by),
-            hidden=definition.hidden,
             schema=definition.schema,
             schema_mode=definition.schema_mode.value,
         )

@@ -16,22 +16,20 @@ from hedgerow.http.api.definitions.details import (
     COMMON_PARAMETERS,
     DetailsBody,
     check_name,
-    format_moment,
     parse_common,
     parse_id,
+    parse_name,
     parse_names,
-    render_author,
+    render_details,
 )
-from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
+from hedgerow.http.collection import Collection
 from hedgerow.http.endpoint import endpoint, project_paths
-from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.parameters import Parameter, parse_boolean, parse_choice, parse_text
+from hedgerow.http.paging import Page
+from hedgerow.http.parameters import Parameter, parse_boolean, parse_choice
 from hedgerow.http.server.response import JsonResponse, no_content
-from hedgerow.lib.clock import format_iso
 from hedgerow.projects.store import ActivityStore
 
-READ, WRITE = in_project("property_definition:read"), in_project("property_definition:write")
 PATH_ID = "property_definition_id"
 RESERVED = dict.fromkeys(("activity", "by_name"), "GET, HEAD")
 # A session has columns instead of properties, so no definition has this type.
@@ -143,6 +141,11 @@ def _parse_query(call: ProjectCall, type: str) -> PropertyQuery:
     )
 
 
+DEFINITIONS = Collection(
+    name="property_definition", page=Page[PropertyDefinitionItem], item=PropertyDefinitionItem
+)
+
+
 class PropertyDefinitionEndpoints:
     tag = "Definitions"
 
@@ -150,13 +153,7 @@ class PropertyDefinitionEndpoints:
         self._activity = activity
         self._definitions = definitions
 
-    @endpoint(
-        "GET",
-        *project_paths("property_definitions/"),
-        access=READ,
-        response=Page[PropertyDefinitionItem],
-        query=PAGE_PARAMETERS + LIST_PARAMETERS,
-    )
+    @DEFINITIONS.list_endpoint(*LIST_PARAMETERS)
     async def list_property_definitions(self, call: ProjectCall) -> Response:
         """List the properties of events, of persons or of groups, by name."""
         type = _parse_type(call)
@@ -168,15 +165,13 @@ class PropertyDefinitionEndpoints:
     @endpoint(
         "GET",
         *project_paths("property_definitions/by_name/"),
-        access=READ,
+        access=DEFINITIONS.read,
         response=PropertyDefinitionItem,
         query=(Parameter("name", "The name of the property. Required."), TYPE, GROUP_TYPE_INDEX),
     )
     async def find_property_definition(self, call: ProjectCall) -> Response:
         """Retrieve the definition of the property with this name."""
-        name = parse_text(call.query_param("name"), "name")
-        if not name:
-            raise Invalid("This parameter is required.", attr="name", code="required")
+        name = parse_name(call)
         type = _parse_type(call)
         if type == SESSION:
             raise NotFound
@@ -191,24 +186,13 @@ class PropertyDefinitionEndpoints:
             raise NotFound
         return JsonResponse(_render(call, found[0]))
 
-    @endpoint(
-        "GET",
-        *project_paths("property_definitions/{property_definition_id}/"),
-        access=READ,
-        response=PropertyDefinitionItem,
-    )
+    @DEFINITIONS.retrieve_endpoint()
     async def retrieve_property_definition(self, call: ProjectCall) -> Response:
         """Retrieve a property definition."""
         found = await self._definitions.find_property(call.project, parse_id(call, PATH_ID, {}))
         return JsonResponse(_render(call, found))
 
-    @endpoint(
-        "PATCH",
-        *project_paths("property_definitions/{property_definition_id}/"),
-        access=WRITE,
-        response=PropertyDefinitionItem,
-        body=PropertyDefinitionBody,
-    )
+    @DEFINITIONS.change_endpoint(PropertyDefinitionBody)
     async def change_property_definition(self, call: ProjectCall) -> Response:
         """Describe, verify or hide a property, or correct its type."""
         id = parse_id(call, PATH_ID, RESERVED)
@@ -220,12 +204,7 @@ class PropertyDefinitionEndpoints:
         )
         return JsonResponse(_render(call, changed))
 
-    @endpoint(
-        "DELETE",
-        *project_paths("property_definitions/{property_definition_id}/"),
-        access=WRITE,
-        status=204,
-    )
+    @DEFINITIONS.delete_endpoint()
     async def delete_property_definition(self, call: ProjectCall) -> Response:
         """Delete a property definition. The events stay, and a later one with this property creates
         it anew."""
@@ -233,7 +212,7 @@ class PropertyDefinitionEndpoints:
         await self._definitions.delete_property(call.project, id, call.actor, call.now)
         return no_content()
 
-    @activity_endpoint("property_definitions/{property_definition_id}/activity/", READ)
+    @activity_endpoint("property_definitions/{property_definition_id}/activity/", DEFINITIONS.read)
     async def list_property_definition_activity(self, call: ProjectCall) -> Response:
         """List the changes made to a property definition, newest first."""
         id = parse_id(call, PATH_ID, {})
@@ -243,22 +222,10 @@ class PropertyDefinitionEndpoints:
 def _render(call: ProjectCall, definition: PropertyDefinition) -> PropertyDefinitionItem:
     type = definition.property_type
     return PropertyDefinitionItem(
-        id=definition.id,
-        name=definition.name,
+        **render_details(call, definition),
         type=definition.type.value,
         group_type_index=definition.group_type_index,
         is_numerical=type is PropertyValueType.NUMERIC,
         property_type=type.value if type else None,
         is_seen_on_filtered_events=definition.is_seen_on_events,
-        description=definition.description,
-        tags=definition.tags,
-        created_at=format_iso(definition.created_at),
-        updated_at=format_iso(definition.updated_at),
-        updated_by=render_author(call, definition.updated_by),
-        first_seen_at=format_moment(definition.first_seen_at),
-        last_seen_at=format_moment(definition.last_seen_at),
-        verified=definition.verified,
-        verified_at=format_moment(definition.verified_at),
-        verified_by=render_author(call, definition.verified_by),
-        hidden=definition.hidden,
     )
