@@ -70,6 +70,8 @@ def test_the_claim_of_a_killed_process_ends_and_its_message_arrives_once(
     with Receiver() as receiver:
         with start() as server, server.client() as client:
             insight = _create_insight(client)
+            # The engine starts with the first query.
+            assert client.get(f"{API}/events/").status_code == 200
             hook = _create_destination(client, receiver.url)
             engine = server.find_engine()
             assert engine is not None

@@ -21,9 +21,8 @@ from hedgerow.projects.model import Project, ProjectId
 from hedgerow.queries.model import QueryResponse, QueryStatus
 from hedgerow.queries.queries import Refresh
 
-# Longer than a query may take. The alerts of a process that dies wait this long.
+# Longer than a query may take. The alert that a process checks while it dies waits this long.
 CLAIM_DURATION = timedelta(minutes=2)
-BATCH_SIZE = 10
 # Errors that say nothing about the alert: it is checked again after its claim.
 _PASSING = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
@@ -50,14 +49,13 @@ class AlertChecker:
         self._clock = clock
 
     async def check_due(self) -> None:
-        """Check all alerts that are due, one after the other."""
-        while True:
-            now = self._clock()
-            due = await self._store.claim_due(now, now + CLAIM_DURATION, BATCH_SIZE)
-            for view in due:
-                await self._check(view)
-            if len(due) < BATCH_SIZE:
-                return
+        """Check all alerts that are due, one after the other, and claim no other meanwhile."""
+        while due := await self._claim():
+            await self._check(due)
+
+    async def _claim(self) -> AlertView | None:
+        now = self._clock()
+        return await self._store.claim_due(now, now + CLAIM_DURATION)
 
     async def _check(self, view: AlertView) -> None:
         project = self._find_project(view.alert.project_id)

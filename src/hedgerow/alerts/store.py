@@ -66,8 +66,8 @@ class AlertStore(Protocol):
         now: datetime,
     ) -> AlertView: ...
 
-    async def claim_due(self, now: datetime, until: datetime, limit: int) -> Sequence[AlertView]:
-        """Return alerts that are due, and keep other processes from them until then."""
+    async def claim_due(self, now: datetime, until: datetime) -> AlertView | None:
+        """Return an alert that is due, if any, and keep other processes from it until then."""
         ...
 
     async def postpone(self, alert: Alert, next_check_at: datetime) -> None:

@@ -31,7 +31,6 @@ from hedgerow.subscriptions.store import SentSubscription, SubscriptionStore
 EVENT = "$insight_subscription"
 # Longer than the queries and the pictures of a message take.
 CLAIM_DURATION = timedelta(minutes=5)
-BATCH_SIZE = 5
 TOKEN_BITS = 192
 PICTURE_MAX_AGE = timedelta(days=7)
 PICTURE_PATH = "/exporter/"
@@ -75,17 +74,17 @@ class SubscriptionSender:
         self._public_url = public_url.rstrip("/")
 
     async def send_due(self) -> None:
-        """Send all subscriptions that are due, one after the other."""
-        while True:
-            now = self._clock()
-            due = await self._store.claim_due(now, now + CLAIM_DURATION, BATCH_SIZE)
-            for subscription in due:
-                await self._send(subscription)
-            if len(due) < BATCH_SIZE:
-                return
+        """Send all subscriptions that are due, one after the other, and claim no other
+        meanwhile."""
+        while due := await self._claim():
+            await self._send(due)
 
     async def delete_old_pictures(self) -> None:
         await self._store.delete_pictures(self._clock() - PICTURE_MAX_AGE)
+
+    async def _claim(self) -> Subscription | None:
+        now = self._clock()
+        return await self._store.claim_due(now, now + CLAIM_DURATION)
 
     async def _send(self, subscription: Subscription) -> None:
         project = self._find_project(subscription.project_id)

@@ -75,8 +75,9 @@ class SubscriptionStore(Protocol):
         """Return what to send, None if it was deleted."""
         ...
 
-    async def claim_due(self, now: datetime, until: datetime, limit: int) -> Sequence[Subscription]:
-        """Return subscriptions that are due, and keep other processes from them until then."""
+    async def claim_due(self, now: datetime, until: datetime) -> Subscription | None:
+        """Return a subscription that is due, if any, and keep other processes from it until
+        then."""
         ...
 
     async def save_sent(self, sent: SentSubscription, now: datetime) -> bool:

@@ -90,28 +90,27 @@ class SqlAlertStore(AlertStore):
 
         return await self._database.write(change)
 
-    async def claim_due(self, now: datetime, until: datetime, limit: int) -> Sequence[AlertView]:
+    async def claim_due(self, now: datetime, until: datetime) -> AlertView | None:
         due = (
             (table.c.next_check_at <= now)
             & table.c.enabled.is_(True)
             & is_free(table.c.claimed_until, now, until + (until - now))
         )
-        first = select(table.c.id).where(due).order_by(table.c.next_check_at).limit(limit)
-        # A process that waited for another's claim finds that the rows are no longer free.
+        first = select(table.c.id).where(due).order_by(table.c.next_check_at).limit(1)
+        # A process that waited for another's claim finds that the row is no longer free.
         claim = (
             update(table)
-            .where(due & table.c.id.in_(first.scalar_subquery()))
+            .where(due & (table.c.id == first.scalar_subquery()))
             .values(claimed_until=until)
             .returning(table.c.id)
         )
 
-        def change(connection: Connection) -> Sequence[AlertView]:
-            ids = [row.id for row in connection.execute(claim)]
-            rows = connection.execute(_select_alerts(table.c.id.in_(ids))).all() if ids else ()
-            return _build_views(connection, rows, 0)
+        def change(connection: Connection) -> AlertView | None:
+            id = connection.execute(claim).scalar()
+            return None if id is None else _find_view(connection, id)
 
         if not await self._database.read(lambda connection: connection.execute(first).first()):
-            return ()
+            return None
         return await self._database.write(change)
 
     async def postpone(self, alert: Alert, next_check_at: datetime) -> None:

@@ -86,26 +86,29 @@ class SqlSubscriptionStore(SubscriptionStore):
 
         return await self._database.read(read)
 
-    async def claim_due(self, now: datetime, until: datetime, limit: int) -> Sequence[Subscription]:
+    async def claim_due(self, now: datetime, until: datetime) -> Subscription | None:
         due = (
             (table.c.next_delivery_date <= now)
             & table.c.enabled.is_(True)
             & table.c.deleted.is_(False)
             & is_free(table.c.claimed_until, now, until + (until - now))
         )
-        first = select(table.c.id).where(due).order_by(table.c.next_delivery_date).limit(limit)
-        # A process that waited for another's claim finds that the rows are no longer free.
+        first = select(table.c.id).where(due).order_by(table.c.next_delivery_date).limit(1)
+        # A process that waited for another's claim finds that the row is no longer free.
         claim = (
             update(table)
-            .where(due & table.c.id.in_(first.scalar_subquery()))
+            .where(due & (table.c.id == first.scalar_subquery()))
             .values(claimed_until=until)
             .returning(table)
         )
+
+        def change(connection: Connection) -> Subscription | None:
+            row = connection.execute(claim).one_or_none()
+            return None if row is None else _decode(row)
+
         if not await self._database.read(lambda connection: connection.execute(first).first()):
-            return ()
-        return await self._database.write(
-            lambda connection: [_decode(row) for row in connection.execute(claim)]
-        )
+            return None
+        return await self._database.write(change)
 
     async def save_sent(self, sent: SentSubscription, now: datetime) -> bool:
         before = sent.subscription

@@ -42,8 +42,10 @@ CLOSE_TIMEOUT_S = 0.5
 # The part of the pool that appends may use, so that other work finds a free connection.
 APPEND_SHARE = 1 / 3
 # How long a transaction may wait for its process: one that is frozen, or whose machine vanished,
-# must not keep its locks. Shorter than the usual lock timeout, so that others need not fail.
-IDLE_TRANSACTION_TIMEOUT_S = 4
+# must not keep its locks. Shorter than the usual lock timeout, so that others need not fail. Three
+# transactions of a frozen process may get the same lock one after the other: PostgreSQL counts the
+# wait for a row and the wait for its turn apart.
+IDLE_TRANSACTION_TIMEOUT_S = 3
 # Migrations and copies compute between their statements.
 IDLE_MIGRATION_TIMEOUT_S = 60
 # A connection whose other end vanished ends after about 10 s.
