@@ -71,6 +71,8 @@ class Guide(Protocol):
     @property
     def state(self) -> StrEnum: ...
     @property
+    def is_active(self) -> bool: ...
+    @property
     def version(self) -> int: ...
 
 
@@ -79,12 +81,17 @@ G = TypeVar("G", bound=Guide)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuideKind:
-    """A kind of guide. `word` and `words` name it in messages, `scope` in the activity log."""
+    """A kind of guide. `word`, `words` and `full_words` name it in messages, `scope` in the
+    activity log. A project can have `max_kept`, and `max_active` that have not ended; `how_to_end`
+    says what a person can do with those."""
 
     word: str
     words: str
+    full_words: str
     scope: str
+    max_kept: int
     max_active: int
+    how_to_end: str
     audit: Callable[[Any], dict[str, Any]]
 
     def require_state(self, guide: Guide, verb: str, *states: StrEnum) -> None:

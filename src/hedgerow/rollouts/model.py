@@ -153,6 +153,10 @@ class RolloutPlan:
     version: int = 1
 
     @property
+    def is_active(self) -> bool:
+        return self.state.is_active
+
+    @property
     def step(self) -> Step | None:
         return None if self.step_index is None else self.steps[self.step_index]
 

@@ -18,6 +18,7 @@ from hedgerow.rollouts.evidence import check_comparable
 from hedgerow.rollouts.guides import GuideKind, Transition, get_live_flag, write_flag
 from hedgerow.rollouts.model import (
     MAX_ACTIVE_PLANS,
+    MAX_PLANS,
     Evaluation,
     EvaluationKind,
     PlanState,
@@ -261,4 +262,13 @@ def audit(plan: RolloutPlan) -> dict[str, Any]:
     }
 
 
-KIND = GuideKind(word="plan", words="plans", scope=SCOPE, max_active=MAX_ACTIVE_PLANS, audit=audit)
+KIND = GuideKind(
+    word="plan",
+    words="plans",
+    full_words="rollout plans",
+    scope=SCOPE,
+    max_kept=MAX_PLANS,
+    max_active=MAX_ACTIVE_PLANS,
+    how_to_end="Stop it or roll it back first.",
+    audit=audit,
+)

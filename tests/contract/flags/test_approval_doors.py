@@ -410,3 +410,33 @@ def test_no_other_resource_changes_a_gated_flag(project: Project) -> None:
         answer = project.ask(method, door, project.ann, json=body)
         assert answer.status_code < 500, (method, door, answer.text)
         assert read_flags() == before, (method, door, body, answer.status_code, answer.text)
+
+
+@on_sqlite
+def test_document_and_dependencies_are_gated(project: Project) -> None:
+    """The documents of `flags apply --server`, and deletions of what gated flags use."""
+    flag = project.make_flag("live")
+    action = make(project, "actions/", name="Paid", steps=[{"event": "paid"}])
+    did = {
+        "type": "behavioral",
+        "key": action,
+        "event_type": "actions",
+        "value": "performed_event",
+        "time_value": 30,
+        "time_interval": "day",
+    }
+    by_doers = target(key="id", type="cohort", value=make_cohort(project, "doers", did))
+    project.make_flag("by-doers", filters=by_doers)
+    sent = {"document": {"version": 1, "flags": [{"key": "live", "filters": ALL}]}}
+    # Planned before the policy holds, and applied after it.
+    planned = project.ask("POST", "documents/flags/", project.ann, json=sent)
+    assert planned.status_code == 200, planned.text
+    project.protect()
+    expect(project, 409, "POST", "documents/flags/", sent)
+    expect(project, 409, "POST", "documents/flags/", sent | {"plan": planned.json()["plan"]})
+    empty = {"document": {"version": 1, "flags": []}, "prune": True}
+    expect(project, 409, "POST", "documents/flags/", empty)
+    expect(project, 409, "DELETE", f"actions/{action}/", None)
+    expect(project, 409, "PATCH", f"actions/{action}/", {"deleted": True})
+    assert project.read_flag(flag)["filters"]["groups"] == HALF["groups"]
+    assert project.ask("GET", "feature_flags/").json()["count"] == 2

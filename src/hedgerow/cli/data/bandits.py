@@ -10,7 +10,6 @@ from hedgerow.cli.data.guided_flags import (
     NO_VALUE,
     READ,
     GuideCommands,
-    IdArgument,
     format_percentage,
 )
 from hedgerow.cli.options import JsonOption, KeyOption, ProjectOption, ServerOption
@@ -67,22 +66,9 @@ def list_bandits(
     BANDITS.print_list(connect_service(server, key, project, READ), state, as_json=as_json)
 
 
-def show_bandit(
-    id: IdArgument,
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
-    server: ServerOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Show the split of a bandit, its latest evidence and its history.
-
-    Needs a personal API key with the scope feature_flag:read.
-
-    Example: hedgerow bandits show 1
-    """
-    BANDITS.print_one(connect_service(server, key, project, READ), id, as_json=as_json)
-
-
+show_bandit = BANDITS.build_show(
+    "Show the split of a bandit, its latest evidence and its history.", "hedgerow bandits show 1"
+)
 start_bandit = BANDITS.build_action(
     "start", "Start a bandit: from now on it moves the split of its flag."
 )

@@ -13,6 +13,7 @@ from hedgerow.cli.service_client import ServiceClient, connect_service
 from hedgerow.lib.text import escape_control_characters
 
 READ, WRITE = "feature_flag:read", "feature_flag:write"
+NEEDS_READ = "Needs a personal API key with the scope feature_flag:read."
 NEEDS_WRITE = "Needs a personal API key with the scope feature_flag:write."
 SHOWN_ENTRIES = 20
 NO_VALUE = "-"
@@ -46,7 +47,22 @@ class GuideCommands:
         ]
         print_table(("id", "flag", "name", "state", self.column, "reason"), rows, empty=self.empty)
 
-    def print_one(self, service: ServiceClient, id: int, *, as_json: bool) -> None:
+    def build_show(self, summary: str, example: str) -> Callable[..., None]:
+        """Return the command that shows one."""
+
+        def run(
+            id: IdArgument,
+            as_json: JsonOption = False,
+            project: ProjectOption = None,
+            server: ServerOption = None,
+            key: KeyOption = None,
+        ) -> None:
+            self._print_one(connect_service(server, key, project, READ), id, as_json=as_json)
+
+        run.__doc__ = f"{summary}\n\n{NEEDS_READ}\n\nExample: {example}"
+        return run
+
+    def _print_one(self, service: ServiceClient, id: int, *, as_json: bool) -> None:
         guide = service.request("GET", f"{self.path}/{id}/")
         path = f"{self.path}/{id}/{self.history}/?limit={SHOWN_ENTRIES}"
         entries = service.request("GET", path)["results"]

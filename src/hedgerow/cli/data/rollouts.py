@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hedgerow.cli.data.guided_flags import READ, GuideCommands, IdArgument, format_percentage
+from hedgerow.cli.data.guided_flags import READ, GuideCommands, format_percentage
 from hedgerow.cli.options import JsonOption, KeyOption, ProjectOption, ServerOption
 from hedgerow.cli.service_client import connect_service
 
@@ -48,22 +48,10 @@ def list_rollouts(
     PLANS.print_list(connect_service(server, key, project, READ), state, as_json=as_json)
 
 
-def show_rollout(
-    id: IdArgument,
-    as_json: JsonOption = False,
-    project: ProjectOption = None,
-    server: ServerOption = None,
-    key: KeyOption = None,
-) -> None:
-    """Show the state of a rollout plan, its latest evidence and its history.
-
-    Needs a personal API key with the scope feature_flag:read.
-
-    Example: hedgerow rollouts show 1
-    """
-    PLANS.print_one(connect_service(server, key, project, READ), id, as_json=as_json)
-
-
+show_rollout = PLANS.build_show(
+    "Show the state of a rollout plan, its latest evidence and its history.",
+    "hedgerow rollouts show 1",
+)
 start_rollout = PLANS.build_action(
     "start", "Start a rollout plan: its condition gets the percentage of the first step."
 )

@@ -94,3 +94,7 @@ class Bandit:
     variants_found: Sequence[Mapping[str, Any]] = ()
     change_request_id: str | None = None
     version: int = 1
+
+    @property
+    def is_active(self) -> bool:
+        return self.state.is_active

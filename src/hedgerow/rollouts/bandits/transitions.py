@@ -16,6 +16,7 @@ from hedgerow.flags.validate import condition_sets, get_variants, variant_keys
 from hedgerow.rollouts.bandits.allocation import split_evenly
 from hedgerow.rollouts.bandits.model import (
     MAX_ACTIVE_BANDITS,
+    MAX_BANDITS,
     Allocation,
     AllocationKind,
     Bandit,
@@ -209,5 +210,12 @@ def audit(bandit: Bandit) -> dict[str, Any]:
 
 
 KIND = GuideKind(
-    word="bandit", words="bandits", scope=SCOPE, max_active=MAX_ACTIVE_BANDITS, audit=audit
+    word="bandit",
+    words="bandits",
+    full_words="bandits",
+    scope=SCOPE,
+    max_kept=MAX_BANDITS,
+    max_active=MAX_ACTIVE_BANDITS,
+    how_to_end="Stop it first.",
+    audit=audit,
 )
