@@ -79,7 +79,7 @@ def test_the_claim_of_a_killed_process_ends_and_its_message_arrives_once(
             os.kill(engine, signal.SIGSTOP)
             create(client, insight, hook)
             wait_for(lambda: _is_claimed(installation, table), at_most_s=TIMEOUT_S)
-            server.kill()
+            server.process.kill()
             os.kill(engine, signal.SIGKILL)
         with start() as server, server.client() as client:
             assert _is_claimed(installation, table)
