@@ -277,6 +277,8 @@ def good_body(operation: Operation) -> dict[str, Any] | None:
     body = (GOOD_BODIES | of_records)[operation.body_name]
     if operation.body_name == "PersonBody" and operation.method == "PATCH":
         return {"properties": body["properties"]}
+    if operation.body_name == "NewSurvey" and operation.method == "PUT":
+        return {**body, "name": "Documented and replaced survey"}
     is_new_flag = operation.body_name == "FlagBody" and operation.method == "POST"
     return {"key": "documented", **body} if is_new_flag else body
 
