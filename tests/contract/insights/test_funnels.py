@@ -130,19 +130,19 @@ def test_an_optional_step_comes_before_the_next_one(client: httpx.Client) -> Non
     send(
         client,
         # The optional step comes too late, and that alone is no conversion.
-        *[event("p-1", "p.a", 2, 1), event("p-1", "p.c", 2, 2), event("p-1", "p.b", 2, 3)],
+        *[event("q-1", "q.a", 2, 1), event("q-1", "q.c", 2, 2), event("q-1", "q.b", 2, 3)],
         # The attempt with the optional step is the better one, and within its window only.
-        *[event("p-2", "p.a", 2, 1), event("p-2", "p.b", 2, 2), event("p-2", "p.a", 2, 3)],
-        event("p-2", "p.c", 2, 4),
-        *[event("p-3", "p.a", 2, 1), event("p-3", "p.b", 2, 2), event("p-3", "p.x", 2, 3)],
+        *[event("q-2", "q.a", 2, 1), event("q-2", "q.b", 2, 2), event("q-2", "q.a", 2, 3)],
+        event("q-2", "q.c", 2, 4),
+        *[event("q-3", "q.a", 2, 1), event("q-3", "q.b", 2, 2), event("q-3", "q.x", 2, 3)],
     )
-    steps = [step("p.a"), step("p.b", **OPTIONAL), step("p.c")]
+    steps = [step("q.a"), step("q.b", **OPTIONAL), step("q.c")]
     assert counts(funnel(client, *steps)) == [3, 2, 2]
     hours = {"funnelWindowIntervalUnit": "hour", "funnelWindowInterval": 2}
     assert counts(funnel(client, *steps, **hours)) == [3, 1, 2]
-    late = [step("p.a"), step("p.c"), step("p.b", **OPTIONAL)]
+    late = [step("q.a"), step("q.c"), step("q.b", **OPTIONAL)]
     assert counts(funnel(client, *late)) == [3, 2, 1]
-    bad = step("p.x") | {"funnelFromStep": 0, "funnelToStep": 2}
+    bad = step("q.x") | {"funnelFromStep": 0, "funnelToStep": 2}
     assert counts(funnel(client, *steps, exclusions=[bad])) == [2, 1, 2]
 
 

@@ -182,7 +182,9 @@ class Supervisor:
             began = time.monotonic()
             status = await process.run_once()
             if self._stopping.is_set():
-                self._status = max(self._status, _exit_status(status))
+                # One that was still starting is ended by the signal itself.
+                if status != -self._signal:
+                    self._status = max(self._status, _exit_status(status))
                 return
             if process is first and not process.ready.is_set():
                 self._status = _exit_status(status) or 1  # the reason is on stderr
