@@ -176,6 +176,11 @@ class Settings(SignInSettings):
         parse_server_url,
         "URL of the running service, for commands that call it. Empty: the host and port above.",
     )
+    project: int = define_setting(
+        0,
+        parse_whole_number(0, 2**31 - 1),
+        "Project id for commands, if there are several projects. 0: the only one.",
+    )
     public_url: str = define_setting(
         "",
         parse_public_url,

@@ -112,7 +112,7 @@ def test_variants_are_created_with_their_shares(live: LiveServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "error"),
     [
-        (("show", "missing"), 4, "Not found"),
+        (("show", "missing"), 4, "Not found. /api/projects/1/feature_flags/missing/"),
         (("enable", "missing/../color"), 4, "Not found"),
         (("create", "not a key"), 1, "key"),
         (("create", "x", "--property", "plan"), 1, "NAME=VALUE"),

@@ -28,8 +28,10 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
         yield server
 
 
-def run(live: LiveServer, *arguments: str, key: str = PERSONAL_KEY) -> CompletedProcess[str]:
-    return run_in_process(*arguments, server_url=live.address, personal_key=key)
+def run(
+    live: LiveServer, *arguments: str, key: str = PERSONAL_KEY, project: str = "0"
+) -> CompletedProcess[str]:
+    return run_in_process(*arguments, server_url=live.address, personal_key=key, project=project)
 
 
 def run_json(live: LiveServer, *arguments: str) -> Any:
@@ -104,6 +106,20 @@ def test_flags_are_promoted_and_compared_over_http(
     run_both(live, "environments", "matrix", shop, "--json", "--search", "cart")
     wrong = run(live, "environments", "promote", shop, "dev", "prod", "--all", "--yes")
     assert "There is no environment" in wrong.stderr
+
+
+def test_a_variable_chooses_the_project(
+    live: LiveServer, shop: str, projects: tuple[str, str]
+) -> None:
+    dev, other = projects
+    run(live, "flags", "create", "chosen", project=dev)
+    assert "chosen" in run(live, "flags", "export", project=dev).stdout
+    assert "chosen" in run_in_process("flags", "export", data=live.data, project=dev).stdout
+    assert run(live, "flags", "show", "chosen", "--project", other, project=dev).returncode == 4
+    exported = run(live, "flags", "export", "--product", shop, project=dev)
+    assert (exported.returncode, "chosen" in exported.stdout) == (0, True), exported.stderr
+    unchosen = run(live, "flags", "list")
+    assert f"--project or HEDGEROW_PROJECT: 1 (Default project), {dev} (Dev)" in unchosen.stderr
 
 
 def test_flags_of_a_product_are_applied_and_exported_over_http(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hedgerow.app import commands
 from hedgerow.cli.options import (
     describe_missing_project,
+    find_default_project,
     format_command,
     load_command_settings,
 )
@@ -43,7 +44,8 @@ def check_installation(settings: Settings) -> None:
 
 
 def choose_project(state: State, id: int | None) -> Project:
-    """Return the project with this id. Without an id, return the only project."""
+    """Return the project with this id, that of HEDGEROW_PROJECT, or the only one."""
+    id = find_default_project() if id is None else id
     projects = state.directory.list_projects()
     matching = [project for project in projects if id in (None, project.id)]
     if len(matching) == 1:

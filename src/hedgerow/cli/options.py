@@ -32,7 +32,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for script
 ProjectOption = Annotated[
     int | None,
     typer.Option(
-        "--project", metavar="ID", help="Project id. Required if there are several projects."
+        "--project",
+        metavar="ID",
+        help="Project id. Required if there are several projects [env HEDGEROW_PROJECT].",
     ),
 ]
 ServerOption = Annotated[
@@ -105,8 +107,14 @@ def describe_state_location(settings: Settings) -> str:
     return mask_password(settings.database_url) or str(settings.data_dir.absolute())
 
 
+def find_default_project() -> int | None:
+    """Return the project of HEDGEROW_PROJECT."""
+    settings, _ = load_settings(os.environ, {})
+    return settings.project or None
+
+
 def describe_missing_project(id: int | None, projects: Sequence[tuple[int, str]]) -> str:
     """Return the error for a `--project` that is missing or wrong."""
     known = ", ".join(f"{number} ({name})" for number, name in projects[:20])
     problem = f"There is no project {id}." if id is not None else "There are several projects."
-    return f"{problem} Choose one with --project: {known}."
+    return f"{problem} Choose one with --project or HEDGEROW_PROJECT: {known}."

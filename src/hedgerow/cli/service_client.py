@@ -12,12 +12,16 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
-from hedgerow.cli.options import describe_missing_project, load_command_settings
+from hedgerow.cli.options import (
+    describe_missing_project,
+    find_default_project,
+    load_command_settings,
+)
 from hedgerow.cli.stored_login import read_login
-from hedgerow.errors import Invalid, OperatorError
+from hedgerow.errors import Invalid, NotFound, OperatorError
 from hedgerow.settings import DEFAULT_DATA_DIR, Settings
 
 T = TypeVar("T")
@@ -68,7 +72,7 @@ def with_retries(call: Callable[[], T]) -> T:
 class ServiceClient:
     """Client for one project of a running service.
 
-    Without `project` it is the only project that the key can see.
+    Without `project` it is that of HEDGEROW_PROJECT, or the only one that the key can see.
     """
 
     def __init__(self, url: str, key: str, project: int | None = None) -> None:
@@ -127,6 +131,9 @@ class ServiceClient:
         return [f"event {each.get('uuid')}: {each.get('detail')}" for each in rejected]
 
     def _find_project(self) -> int | str:
+        default = find_default_project()
+        if default is not None:
+            return default
         try:
             page = self._send("GET", f"{self._url}/api/projects/?limit=20", None)
         except ServiceForbidden:
@@ -183,7 +190,11 @@ class ServiceClient:
         if error.code == 403:
             return ServiceForbidden(f"{self._url}: {detail}")
         if error.code == 404:
-            return ServiceNotFound(f"{self._url}: {detail}")
+            # The detail names no object: its path does.
+            missing = (
+                f" {urlsplit(error.url or '').path}" if detail == NotFound.default_detail else ""
+            )
+            return ServiceNotFound(f"{self._url}: {detail}{missing}")
         return OperatorError(f"{self._url}: {detail}")
 
 
