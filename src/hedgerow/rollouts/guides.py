@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
@@ -17,6 +17,8 @@ from hedgerow.projects.model import ProjectId
 
 FLAG_GONE = "The flag was deleted."
 DRAFT = "draft"
+# Clocks of several processes differ by less.
+CLOCK_TOLERANCE = timedelta(seconds=30)
 
 Found = Sequence[Mapping[str, Any]]
 

@@ -29,7 +29,7 @@ from hedgerow.rollouts.evidence import (
     find_missing,
     judge,
 )
-from hedgerow.rollouts.guides import Found, Transition
+from hedgerow.rollouts.guides import CLOCK_TOLERANCE, Found, Transition
 from hedgerow.rollouts.model import (
     Evaluation,
     EvaluationKind,
@@ -59,8 +59,6 @@ SERVER_ERROR = 500
 AUTHOR_GONE = (
     "The person who started the plan may no longer change flags in this project. Resume it."
 )
-# Clocks of several processes differ by less.
-CLOCK_TOLERANCE = timedelta(seconds=30)
 CLOCK_SET_BACK = "The clock was set back, so that the step begins again."
 LIMITS = replace(DEFAULT_LIMITS, timeout_s=QUERY_TIMEOUT_S)
 

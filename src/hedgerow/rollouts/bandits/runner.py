@@ -43,11 +43,12 @@ from hedgerow.rollouts.bandits.model import Allocation, AllocationKind, Bandit
 from hedgerow.rollouts.bandits.store import BanditCheck, BanditContext, BanditStore, BanditWrite
 from hedgerow.rollouts.bandits.transitions import (
     check_unchanged,
+    learn_again,
     pause,
     reallocate,
     stop,
 )
-from hedgerow.rollouts.guides import Found, Transition
+from hedgerow.rollouts.guides import CLOCK_TOLERANCE, Found, Transition
 
 QUERY_TIMEOUT_S = 30.0
 # Longer than a reallocation may take, with a measurement of its consequence. The bandit of a
@@ -59,6 +60,7 @@ SERVER_ERROR = 500
 AUTHOR_GONE = (
     "The person who started the bandit may no longer change flags in this project. Resume it."
 )
+CLOCK_SET_BACK = "The clock was set back, so that it learns from now on."
 LIMITS = replace(DEFAULT_LIMITS, timeout_s=QUERY_TIMEOUT_S)
 
 
@@ -101,6 +103,10 @@ class BanditRunner:
             return
         assert flag is not None
         started = self._clock()
+        since = bandit.learning_since
+        if since is not None and since > started + CLOCK_TOLERANCE:
+            await self._make(project, bandit, learn_again, CLOCK_SET_BACK)
+            return
         try:
             measured = await self._measure(project, bandit, flag, started)
             found, lack = await run_in_thread(partial(allocate, bandit, measured))

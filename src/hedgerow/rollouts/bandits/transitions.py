@@ -94,6 +94,19 @@ def reallocate(context: BanditContext, bandit: Bandit, by: Transition) -> Bandit
     return replace(_finish(bandit, after, AllocationKind.REALLOCATED, by), flag=write)
 
 
+def learn_again(context: BanditContext, bandit: Bandit, by: Transition) -> BanditWrite:
+    """Learn from now on: the beginning is in the future, because the clock was set back."""
+    check_unchanged(bandit, context.find_flag(bandit.flag_id))
+    after = replace(
+        bandit,
+        learning_since=by.now,
+        variants_found=(),
+        last_checked_at=by.now,
+        next_check_at=by.now + bandit.interval,
+    )
+    return _finish(bandit, after, AllocationKind.RESUMED, by)
+
+
 def pause(context: BanditContext, bandit: Bandit, by: Transition) -> BanditWrite:
     """Stay with the split."""
     KIND.require_state(bandit, "paused", BanditState.RUNNING)

@@ -385,3 +385,15 @@ async def test_clock_that_is_set_back_does_not_blind_a_bandit(world: World) -> N
     assert [each.kind for each in await world.history(bandit)] == ["checked", "checked", "started"]
     await world.run_at(NOW + 3 * HOUR)
     assert (await world.history(bandit))[0].kind == "reallocated"
+
+
+async def test_bandit_that_begins_ahead_of_the_clock_learns_from_now_on(world: World) -> None:
+    bandit = await world.start()
+    before = NOW - timedelta(days=1)
+    await world.run_at(before)
+    found = await world.find(bandit)
+    assert (found.state, found.learning_since) == ("running", before)
+    assert found.reason == "The clock was set back, so that it learns from now on."
+    assert [each.kind for each in await world.history(bandit)] == ["resumed", "started"]
+    await world.run_at(before + HOUR)
+    assert (await world.history(bandit))[0].kind == "reallocated"
