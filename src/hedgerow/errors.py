@@ -31,6 +31,11 @@ class AppError(Exception):
         self.extra: dict[str, Any] = {}
         super().__init__(self.detail)
 
+    @property
+    def is_server_error(self) -> bool:
+        """Whether the request was valid: it may succeed later."""
+        return self.status >= 500
+
 
 class Invalid(AppError):
     """A value in the request is not valid. `attr` names the field."""

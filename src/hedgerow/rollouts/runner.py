@@ -55,7 +55,6 @@ CLAIM_DURATION = timedelta(seconds=30)
 CHECK_INTERVAL = timedelta(seconds=4)
 # A plan whose query takes long is checked less often, so that it uses a fifth of a query slot.
 REST_FACTOR = 4
-SERVER_ERROR = 500
 AUTHOR_GONE = (
     "The person who started the plan may no longer change flags in this project. Resume it."
 )
@@ -146,7 +145,7 @@ class RolloutRunner:
             with break_glass(BreakGlass(reason=why, actor=SYSTEM)):
                 await self._make(project, plan, roll_back, why, found)
         except AppError as error:
-            if error.status >= SERVER_ERROR:
+            if error.is_server_error:
                 raise  # a database is away: the plan stays due
             detail = f"{why} It could not be rolled back: {error.detail}"
             await self._make(project, plan, pause, detail, found)
@@ -159,7 +158,7 @@ class RolloutRunner:
             why = f"Without data: {describe(missing)}" if missing else ""
             await self._make(project, plan, advance, why, found)
         except AppError as error:
-            if error.status >= SERVER_ERROR:
+            if error.is_server_error:
                 raise
             why = f"The next step was refused: {error.detail}"
             await self._make(project, plan, pause, why)

@@ -44,7 +44,6 @@ from hedgerow.projects.model import Project
 
 SCOPE = "ChangeRequest"
 BREAK_GLASS = "break_glass"
-SERVER_ERROR = 500
 NOT_PENDING = "This change request is {state}. Only a pending one can be {action}."
 OWN_CHANGE = (
     "You cannot approve your own change, with any of your keys. Another person must approve it."
@@ -256,7 +255,7 @@ class ChangeRequests:
         except ApprovalRequired as error:
             return replace(request, required=tuple(error.required), updated_at=now)
         except AppError as error:
-            if error.status >= SERVER_ERROR:
+            if error.is_server_error:
                 raise
             transaction.record(build_request_entry("failed", request, actor, reason=error.detail))
             return replace(

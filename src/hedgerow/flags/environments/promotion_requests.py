@@ -30,7 +30,6 @@ from hedgerow.projects.products import Environment
 ACTION_KEY = "feature_flag.promote"
 # A request shows the differences of so many flags, and of others what is done with them.
 MAX_SHOWN_FLAGS = 100
-SERVER_ERROR = 500
 
 
 class PromotionRequests:
@@ -79,7 +78,7 @@ class PromotionRequests:
                 approval=approval,
             )
         except AppError as error:
-            if error.status >= SERVER_ERROR:
+            if error.is_server_error:
                 raise  # a database is away: the request stays approved
             return await self._requests.refuse_approved(project, request.id, error, now)
         return await self._requests.find(project, request.id)

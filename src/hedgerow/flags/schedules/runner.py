@@ -24,7 +24,6 @@ from hedgerow.projects.model import Project
 from hedgerow.projects.scopes import is_allowed
 
 MAX_EXECUTED = 100
-SERVER_ERROR = 500
 WRITE_SCOPE = "feature_flag:write"
 AUTHOR_GONE = (
     "The person who scheduled the change may no longer change flags in this project. Schedule it "
@@ -82,7 +81,7 @@ class ScheduledChangeRunner:
             await self._prepare(change.payload)
             is_executed = await self._store.execute(change, decide, now)
         except AppError as error:
-            if error.status >= SERVER_ERROR:
+            if error.is_server_error:
                 raise  # a database is away: the change stays due
             failed = _finish(change, zone, now, error.detail)
             await self._store.save_failure(change, failed)

@@ -28,8 +28,6 @@ from hedgerow.rollouts.bandits.transitions import KIND
 from hedgerow.rollouts.guides import GuideAuthor, Transition
 from hedgerow.rollouts.operations import GuideOperations
 
-SERVER_ERROR = 500
-
 MakeBanditTransition = Callable[[BanditContext, Bandit, Transition], BanditWrite]
 
 
@@ -96,7 +94,7 @@ class Bandits(GuideOperations[BanditId, Bandit, BanditContext, BanditWrite]):
             step = transitions.resume if is_paused else transitions.start
             await self.make(project, bandit.id, step, author, now)
         except AppError as error:
-            if error.status >= SERVER_ERROR:
+            if error.is_server_error:
                 raise  # a database is away: the request stays approved
             return await requests.refuse_approved(project, request.id, error, now)
         return await requests.find(project, request.id)

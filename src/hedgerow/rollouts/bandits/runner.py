@@ -56,7 +56,6 @@ QUERY_TIMEOUT_S = 30.0
 CLAIM_DURATION = timedelta(seconds=90)
 # A bandit whose query takes long is checked less often, so that it uses a fifth of a query slot.
 REST_FACTOR = 4
-SERVER_ERROR = 500
 AUTHOR_GONE = (
     "The person who started the bandit may no longer change flags in this project. Resume it."
 )
@@ -139,7 +138,7 @@ class BanditRunner:
                 raise Invalid(AUTHOR_GONE)
             await self._make(project, bandit, reallocate, explain_split(found), found)
         except AppError as error:
-            if error.status >= SERVER_ERROR:
+            if error.is_server_error:
                 raise  # a database is away: the bandit stays due
             why = f"The reallocation was refused: {error.detail}"
             await self._make(project, bandit, pause, why)

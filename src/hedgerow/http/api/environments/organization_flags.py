@@ -39,7 +39,6 @@ from hedgerow.projects.model import Project, ProjectId
 
 FLAGS = f"{ORGANIZATION}feature_flags/"
 MAX_TARGETS = 100
-SERVER_ERROR = 500
 RESERVED = {"copy_flags": "POST"}
 # PostHog's words.
 NO_FLAG = "Feature flag to copy does not exist."
@@ -143,7 +142,7 @@ class OrganizationFlagEndpoints:
             except AppError as error:
                 request_id = error.extra.get("change_request_id")
                 is_only = len(set(body.target_project_ids)) == 1
-                if error.status >= SERVER_ERROR or (request_id and is_only):
+                if error.is_server_error or (request_id and is_only):
                     raise  # a database is away, or the copy is a change request now
                 failed.append(
                     CopyFailure(project_id=id, errors=error.detail, change_request_id=request_id)
