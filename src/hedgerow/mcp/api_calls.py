@@ -1,9 +1,14 @@
 """Requests of tools to the public API, over whatever carries them."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
+
+from hedgerow.lib.text import truncate
+
+_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,5 +72,13 @@ def read_body(response: ApiResponse) -> Any:
     raise ToolError(f"{detail}{field}", body)
 
 
+async def fetch_flag(api: ProjectApi, key: str) -> Any:
+    """Return a flag. Raises ToolError for what is no key: it may be the path of something else."""
+    flag = await api.get(flag_path(key)) if _KEY.fullmatch(key) else None
+    if not isinstance(flag, dict) or "filters" not in flag:
+        raise ToolError(f'There is no flag "{truncate(key)}". find_flags lists the flags.')
+    return flag
+
+
 def flag_path(key: str) -> str:
-    return f"feature_flags/{quote(key, safe='')}/"
+    return f"feature_flags/{key}/"

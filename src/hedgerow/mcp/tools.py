@@ -12,6 +12,7 @@ from hedgerow.mcp.api_calls import (
     ApiRequest,
     ProjectApi,
     ToolError,
+    fetch_flag,
     flag_path,
     read_body,
 )
@@ -164,7 +165,7 @@ async def find_flags(call: ApiCall, arguments: FindFlagsArguments) -> Any:
 
 
 async def get_flag(call: ApiCall, arguments: GetFlagArguments) -> Any:
-    flag = await ProjectApi(call, arguments.project).get(flag_path(arguments.flag))
+    flag = await fetch_flag(ProjectApi(call, arguments.project), arguments.flag)
     return {**_summarize(flag), "filters": flag["filters"]}
 
 
@@ -205,7 +206,7 @@ async def find_events(call: ApiCall, arguments: FindEventsArguments) -> Any:
 
 async def draft_change(call: ApiCall, arguments: DraftChangeArguments) -> Any:
     api = ProjectApi(call, arguments.project)
-    flag = await api.get(flag_path(arguments.flag))
+    flag = await fetch_flag(api, arguments.flag)
     changes = _build_changes(flag, arguments)
     after = {name: changes.get(name, flag[name]) for name in ("active", "name", "filters")}
     figures = await api.post(
@@ -228,7 +229,7 @@ async def draft_change(call: ApiCall, arguments: DraftChangeArguments) -> Any:
 
 async def apply_change(call: ApiCall, arguments: ApplyChangeArguments) -> Any:
     api = ProjectApi(call, arguments.project)
-    flag = await api.get(flag_path(arguments.flag))
+    flag = await fetch_flag(api, arguments.flag)
     changes = _build_changes(flag, arguments)
     try:
         changed = await api.patch(

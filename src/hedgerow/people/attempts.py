@@ -7,13 +7,13 @@ guess the password of the account.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from hedgerow.errors import RateLimitExceeded
 from hedgerow.lib.encryption import Cipher, DecryptionError
 from hedgerow.lib.tokens import generate_token, hash_token
-from hedgerow.people.model import Browser
+from hedgerow.people.model import Browser, Credentials
 from hedgerow.people.store import LoginStore
 
 ATTEMPT_WINDOW = timedelta(minutes=15)
@@ -25,6 +25,7 @@ TOTAL_ATTEMPTS = 100
 ADDRESS_ATTEMPTS = 50
 # Codes for one account, after the right password.
 CODE_ATTEMPTS = 10
+TOTAL_CODE_ATTEMPTS = 50
 DEVICE_TIME = timedelta(days=365)
 _DEVICE_BITS = 96
 
@@ -34,7 +35,7 @@ class AttemptBuckets:
     """Where an attempt counts. After a success some of them are forgotten, others reduced."""
 
     limits: Mapping[str, int]
-    codes: str
+    codes: Mapping[str, int] = field(default_factory=dict)
     forgotten: Sequence[str] = ()
     reduced: Sequence[str] = ()
 
@@ -47,23 +48,29 @@ class LoginAttempts:
         self._store = store
         self._load_cipher = load_cipher
 
-    def find_buckets(self, email: str, browser: Browser, now: datetime) -> AttemptBuckets:
+    def find_buckets(
+        self, email: str, credentials: Credentials | None, browser: Browser, now: datetime
+    ) -> AttemptBuckets:
         account = _hash_account(email)
-        device = self._read_device(browser.device, account, now)
+        # Whoever knows the password can get any number of devices, so codes count for all as well.
+        all_codes = f"all codes {account}"
+        device = self._read_device(browser.device, account, credentials, now)
         if device:
-            bucket = f"device {device}"
+            bucket, codes = f"device {device}", f"codes {device}"
             return AttemptBuckets(
                 limits={bucket: DEVICE_ATTEMPTS},
-                codes=f"codes {device}",
-                forgotten=(bucket, f"codes {device}"),
+                codes={codes: CODE_ATTEMPTS, all_codes: TOTAL_CODE_ATTEMPTS},
+                forgotten=(bucket, codes),
+                reduced=(all_codes,) if _has_code(credentials) else (),
             )
         pair, total = f"account {account} {browser.group}", f"account {account}"
         address = f"address {browser.group}"
+        codes = f"codes {account}"
         return AttemptBuckets(
             limits={pair: ACCOUNT_ATTEMPTS, total: TOTAL_ATTEMPTS, address: ADDRESS_ATTEMPTS},
-            codes=f"codes {account}",
-            forgotten=(pair, f"codes {account}"),
-            reduced=(total, address),
+            codes={codes: CODE_ATTEMPTS, all_codes: TOTAL_CODE_ATTEMPTS},
+            forgotten=(pair, codes),
+            reduced=(total, address, all_codes) if _has_code(credentials) else (total, address),
         )
 
     async def count(
@@ -87,23 +94,40 @@ class LoginAttempts:
     async def forgive(self, buckets: AttemptBuckets) -> None:
         await self._store.forgive_attempt(buckets.forgotten, buckets.reduced)
 
-    def issue_device(self, email: str, browser: Browser, now: datetime) -> str:
+    def issue_device(
+        self, email: str, credentials: Credentials | None, browser: Browser, now: datetime
+    ) -> str:
         """Return what a browser keeps that has logged in to this account."""
-        if self._read_device(browser.device, _hash_account(email), now):
+        account = _hash_account(email)
+        if self._read_device(browser.device, account, credentials, now):
             return browser.device
-        id = generate_token("", _DEVICE_BITS)
-        return self._load_cipher().encrypt([_hash_account(email), id, now.timestamp()])
+        id, version = generate_token("", _DEVICE_BITS), _hash_credentials(credentials)
+        return self._load_cipher().encrypt([account, id, now.timestamp(), version])
 
-    def _read_device(self, value: str, account: str, now: datetime) -> str:
-        """Return the id of a browser that has logged in to the account, "" for others."""
+    def _read_device(
+        self, value: str, account: str, credentials: Credentials | None, now: datetime
+    ) -> str:
+        """Return the id of a browser that has logged in to the account since its password and
+        second factor were set, "" for others."""
         if not value:
             return ""
         try:
-            known, id, at = self._load_cipher().decrypt(value)
+            known, id, at, version = self._load_cipher().decrypt(value)
         except (DecryptionError, ValueError, TypeError):
             return ""
         age = now - datetime.fromtimestamp(float(at), UTC)
-        return str(id) if known == account and age < DEVICE_TIME else ""
+        is_current = known == account and version == _hash_credentials(credentials)
+        return str(id) if is_current and age < DEVICE_TIME else ""
+
+
+def _has_code(credentials: Credentials | None) -> bool:
+    return credentials is not None and credentials.totp_secret is not None
+
+
+def _hash_credentials(credentials: Credentials | None) -> str:
+    if credentials is None:
+        return ""
+    return hash_token(f"{credentials.password_hash} {credentials.totp_secret}")
 
 
 def _hash_account(email: str) -> str:

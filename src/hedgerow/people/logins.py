@@ -8,7 +8,7 @@ from hedgerow.errors import Invalid, Unavailable
 from hedgerow.lib.encryption import Cipher, DecryptionError
 from hedgerow.lib.tokens import generate_token, hash_token
 from hedgerow.people import totp
-from hedgerow.people.attempts import CODE_ATTEMPTS, DEVICE_ATTEMPTS, AttemptBuckets, LoginAttempts
+from hedgerow.people.attempts import DEVICE_ATTEMPTS, AttemptBuckets, LoginAttempts
 from hedgerow.people.model import (
     LINK_PREFIX,
     LOGIN_LINK_TIME,
@@ -76,14 +76,15 @@ class Logins:
         replaced: str | None,
         now: datetime,
         lifetime: timedelta = SESSION_TIME,
+        authenticated_at: datetime | None = None,
     ) -> IssuedSession:
-        """Start a session of a person who has been authenticated."""
+        """Start a session of a person who has been authenticated, now or at another time."""
         value = generate_token(SESSION_PREFIX, KEY_BITS)
         session = LoginSession(
             id=generate_token("", 72),
             user_id=user.id,
             hash=hash_token(value),
-            created_at=now,
+            created_at=authenticated_at or now,
             last_used_at=now,
             expires_at=now + lifetime,
             address=browser.address,
@@ -91,7 +92,8 @@ class Logins:
         )
         await self._store.start_session(session, replaced, user)
         await self._directory.refresh()
-        device = self.attempts.issue_device(user.email, browser, now)
+        credentials = await self._store.find_credentials(user.email)
+        device = self.attempts.issue_device(user.email, credentials, browser, now)
         return IssuedSession(session=session, value=value, device=device)
 
     async def end_sessions(
@@ -112,7 +114,7 @@ class Logins:
         """Change the own password. Other sessions of the person end."""
         check_new_password(new, user.email)
         await self.attempts.count({f"session {session.id}": DEVICE_ATTEMPTS}, now)
-        await self._compare(user.email, current)
+        await self._compare(await self._store.find_credentials(user.email), current)
         hashed = await self._hasher.hash(new)
         actor = Actor(kind="user", id=user.uuid, name=user.first_name, email=user.email)
         await self._store.set_password(user, hashed, session.id, actor, now)
@@ -127,7 +129,7 @@ class Logins:
     async def issue_link(
         self, user: User, purpose: Purpose, now: datetime, lifetime: timedelta | None = None
     ) -> str:
-        """Return the token of a new link for a password. Earlier links of the person end."""
+        """Return the token of a new link. Earlier ones for the same purpose end."""
         value = generate_token(LINK_PREFIX, KEY_BITS)
         await self._store.add_link(build_link(value, user.id, purpose, now, lifetime))
         return value
@@ -222,17 +224,17 @@ class Logins:
         await self._directory.refresh()
 
     async def _authenticate(self, request: LoginRequest, browser: Browser, now: datetime) -> User:
-        buckets = self.attempts.find_buckets(request.email, browser, now)
+        found = await self._store.find_credentials(request.email.strip().lower())
+        buckets = self.attempts.find_buckets(request.email, found, browser, now)
         await self.attempts.count(buckets.limits, now)
-        credentials = await self._compare(request.email, request.password)
+        credentials = await self._compare(found, request.password)
         if credentials.totp_secret is not None:
             await self._check_code(credentials, request.code.strip(), buckets, now)
         await self.attempts.forgive(buckets)
         return await self._get_user(credentials.user_id)
 
-    async def _compare(self, email: str, password: str) -> Credentials:
+    async def _compare(self, credentials: Credentials | None, password: str) -> Credentials:
         """Compare the password. It takes the same time for all names."""
-        credentials = await self._store.find_credentials(email.strip().lower())
         stored = credentials.password_hash if credentials else None
         is_right = await self._hasher.verify(password, stored)
         if credentials is None or not is_right:
@@ -245,7 +247,7 @@ class Logins:
         assert credentials.totp_secret is not None
         if not code:
             raise CodeRequired
-        await self.attempts.count({buckets.codes: CODE_ATTEMPTS}, now)
+        await self.attempts.count(buckets.codes, now)
         user_id = credentials.user_id
         if totp.is_totp_code(code):
             step = totp.find_step(self._decrypt(credentials.totp_secret), code, now)

@@ -8,11 +8,17 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, delete, update
 
 import hedgerow
 from hedgerow.lib.tokens import hash_token
-from hedgerow.people.attempts import ACCOUNT_ATTEMPTS, ADDRESS_ATTEMPTS, TOTAL_ATTEMPTS
+from hedgerow.people.attempts import (
+    ACCOUNT_ATTEMPTS,
+    ADDRESS_ATTEMPTS,
+    CODE_ATTEMPTS,
+    TOTAL_ATTEMPTS,
+    TOTAL_CODE_ATTEMPTS,
+)
 from hedgerow.people.totp import STEP_S, compute_code
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
 from hedgerow.storage.engine import generations
@@ -236,6 +242,40 @@ def test_attacker_with_many_addresses_does_not_lock_out_a_known_browser(service:
     assert known.post("/api/login/", json=right).status_code == 429
 
 
+def test_new_password_ends_the_attempts_of_known_browsers(service: Service) -> None:
+    known, email = service.join()
+    new = {"password": "another horse battery", "current_password": PASSWORD}
+    assert known.patch("/api/users/@me/", json=new).status_code == 200
+    right = {"email": email, "password": new["password"]}
+    with service.browser() as browser:
+        assert browser.post("/api/login/", json=right | {"password": WRONG}).status_code == 400
+    with open_database(service) as connection:
+        own = login_attempts.c.bucket == f"account {hash_token(email)}"
+        connection.execute(update(login_attempts).where(own).values(number=TOTAL_ATTEMPTS))
+    assert known.post("/api/login/", json=right).status_code == 429
+
+
+def test_codes_are_limited_for_all_browsers_together(service: Service) -> None:
+    browser, email = service.join()
+    right = {"email": email, "password": PASSWORD}
+    before = [service.log_in(email) for _ in range(2)]
+    secret = browser.post("/api/users/@me/two_factor_start_setup/").json()["secret"]
+    code = compute_code(secret, int(time.time()) // STEP_S)
+    enabled = browser.post("/api/users/@me/two_factor_validate/", json={"token": code})
+    # Browsers that had logged in before the second factor was set are not known any more.
+    for number in range(CODE_ATTEMPTS):
+        wrong = before[number % 2].post("/api/login/", json={**right, "token": "000000"})
+        assert read_code(wrong) == "2fa_invalid"
+    assert before[0].post("/api/login/", json={**right, "token": "000000"}).status_code == 429
+    with open_database(service) as connection:  # as if each of many known browsers had tried
+        bucket = login_attempts.c.bucket
+        connection.execute(delete(login_attempts).where(bucket == f"codes {hash_token(email)}"))
+        total = update(login_attempts).where(bucket == f"all codes {hash_token(email)}")
+        assert connection.execute(total.values(number=TOTAL_CODE_ATTEMPTS)).rowcount == 1
+    recovery = {**right, "token": enabled.json()["backup_codes"][0]}
+    assert before[1].post("/api/login/", json=recovery).status_code == 429
+
+
 def test_slow_request_does_not_outlive_a_role(service: Service) -> None:
     """The body arrives after the role has been taken away."""
     browser, email = service.join(level=15)
@@ -345,6 +385,7 @@ def test_old_session_must_log_in_again_for_keys_members_and_secrets(service: Ser
             ("POST", "/api/organizations/@current/invites/", {"target_email": "x@example.com"}),
             ("POST", "/api/organizations/@current/roles/", {"name": "x", "scopes": ["query:read"]}),
             ("PATCH", "/api/projects/1/rotate_secret_token/", {}),
+            ("PATCH", "/api/projects/1/reset_token/", {}),
             ("POST", setup, {}),
         ):
             response = browser.request(method, path, json=body)

@@ -160,6 +160,28 @@ def test_reset_by_mail(mail: MailService) -> None:
     assert service.log_in(email, NEW_PASSWORD).get("/api/users/@me/").is_success
 
 
+def test_reset_by_mail_ends_no_link_of_the_operator(mail: MailService) -> None:
+    service = mail.service
+    _, email = service.join(send_email=False)
+    printed = run_in_process("users", "login-link", email, data=service.server.data).stdout
+    assert service.browser().post("/api/reset/", json={"email": email}).status_code == 204
+    mail.mailbox.wait_for(email)
+    link = {"token": read_link(printed, "login")}
+    assert service.browser().post("/api/login/link/", json=link).status_code == 200
+
+
+def test_owner_without_an_address_gets_no_mail(mail: MailService, tmp_path: Path) -> None:
+    with LiveServer(tmp_path / "data", **mail.settings) as server, server.client() as admin:
+        server.wait_ready()
+        service = Service(server=server, admin=admin)
+        body = {"email": "owner@hedgerow.invalid"}
+        assert service.browser().post("/api/reset/", json=body).status_code == 204
+        mail.mailbox.wait_for(service.invite(send_email=True)["target_email"])
+        for each in service.opened:
+            each.close()
+    assert not [each for each in mail.mailbox.received if "invalid" in each["to"]]
+
+
 def test_unknown_account_looks_the_same_and_gets_no_mail(mail: MailService) -> None:
     _, email = mail.service.join(send_email=False)
     responses = []

@@ -1,6 +1,7 @@
 """Members from outside: invites, roles that count at once, and the last owner."""
 
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -67,6 +68,38 @@ def test_withdrawn_and_replaced_invites_are_refused(service: Service) -> None:
     taken = {"target_email": OWNER.upper()}
     refused = service.admin.post("/api/organizations/@current/invites/", json=taken)
     assert (refused.status_code, refused.json()["code"]) == (400, "unique")
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_invites_end_with_the_right_to_invite(service: Service, is_removed: bool) -> None:
+    owner, email = service.join(level=15)
+    invites = "/api/organizations/@current/invites/"
+    target = {"target_email": f"{uuid4()}@example.com", "level": 15}
+    invite = owner.post(invites, json=target).json()
+    kept = service.invite()
+    path = f"/api/organizations/@current/members/{find_member(service, email)['user']['uuid']}/"
+    if is_removed:
+        assert service.admin.delete(path).status_code == 204
+    else:
+        assert service.admin.patch(path, json={"level": 1}).status_code == 200
+    for each, code in ((invite, "invalid_token"), (kept, None)):
+        body = {"token": each["link"], "first_name": "Bob", "password": PASSWORD}
+        with service.browser() as browser:
+            assert browser.post("/api/signup/", json=body).json().get("code") == code
+
+
+def test_only_owners_annotate_the_organization(service: Service) -> None:
+    browser, _ = service.join(project_roles={"1": "admin"})
+    path = "/api/projects/1/annotations/"
+    common = {"content": "x", "date_marker": "2026-01-01T00:00:00Z", "scope": "organization"}
+    own = browser.post(path, json={**common, "scope": "project"})
+    assert own.status_code == 201, own.text
+    for response in (
+        browser.post(path, json=common),
+        browser.patch(f"{path}{own.json()['id']}/", json={"scope": "organization"}),
+    ):
+        assert (response.status_code, response.json()["code"]) == (403, "permission_denied")
+    assert service.admin.post(path, json=common).status_code == 201
 
 
 def test_role_counts_at_once_for_sessions_and_keys(service: Service) -> None:

@@ -120,6 +120,33 @@ def test_invited_person_joins_with_the_roles_of_the_invite(
     assert "hgi_" not in json.dumps(activity)
 
 
+def test_open_session_at_the_provider_is_no_recent_login(
+    service: Service, provider: ScriptedProvider
+) -> None:
+    invite, subject = service.invite(), str(uuid4())
+    email, key = invite["target_email"], {"label": "mine", "scopes": ["feature_flag:read"]}
+    an_hour_ago = int(time.time()) - 3_600
+    browser, _ = log_in(service, provider, sub=subject, email=email, auth_time=an_hour_ago)
+    refused = browser.post("/api/personal_api_keys/", json=key)
+    assert (refused.status_code, refused.json()["code"]) == (403, "login_not_recent")
+    query = begin(browser)
+    assert (query["prompt"], query["max_age"]) == ("login", "0")
+    claims = provider.build_claims(query, sub=subject, email=email, auth_time=int(time.time()))
+    code = provider.issue(query, provider.sign(claims))
+    assert end(browser, code=code, state=query["state"]) == "/#logged-in"
+    assert browser.post("/api/personal_api_keys/", json=key).status_code == 201
+
+
+@pytest.mark.parametrize("auth_time", ["now", -1, 10**400, 1e300, None])
+def test_invalid_times_of_logins_count_as_now(
+    service: Service, provider: ScriptedProvider, auth_time: object
+) -> None:
+    email = service.invite()["target_email"]
+    browser, place = log_in(service, provider, sub=str(uuid4()), email=email, auth_time=auth_time)
+    assert place == "/#logged-in"
+    assert browser.post("/api/users/@me/two_factor_start_setup/").status_code == 200
+
+
 def test_person_whom_nobody_invited_cannot_join(
     service: Service, provider: ScriptedProvider
 ) -> None:

@@ -186,6 +186,10 @@ def test_message_that_is_no_request_is_an_error_of_the_protocol(
     [
         ("get_flag", {"flag": "../../personal_api_keys"}),
         ("get_flag", {"flag": ""}),
+        ("get_flag", {"flag": "activity"}),
+        ("get_flag", {"flag": "1/activity"}),
+        ("draft_change", {"flag": "activity", "active": False}),
+        ("apply_change", {"flag": "activity", "active": False, "version": 1}),
         ("get_flag", {"flag": "x", "project": "1/../2"}),
         ("get_flag", "flag"),
         ("find_flags", {"limit": 10_000_000}),

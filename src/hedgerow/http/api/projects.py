@@ -331,7 +331,7 @@ class ProjectEndpoints:
     @endpoint(
         "PATCH",
         *project_paths("reset_token/"),
-        access=in_project("project:write"),
+        access=recently(in_project("project:write")),
         response=ProjectDetail,
         body=TokenRotation,
     )

@@ -17,6 +17,7 @@ from hedgerow.people.logins import Logins
 from hedgerow.people.mail.messages import MailMessage, build_invite_message, build_reset_message
 from hedgerow.people.members import IssuedInvite
 from hedgerow.people.model import MAILED_RESET_TIME, Browser, build_url, parse_email
+from hedgerow.projects.bootstrap import OWNER_EMAIL
 from hedgerow.projects.directory import Directory
 
 BATCH_SIZE = 5
@@ -168,7 +169,8 @@ class Outbox:
             return build_invite_message(mail.recipient, link, inviter)
         await directory.refresh()
         user = directory.find_user(email=mail.recipient)
-        if user is None:
+        # Before the setup, the owner has an address that does not exist.
+        if user is None or user.email == OWNER_EMAIL:
             return None
         token = await logins.issue_link(user, "reset", self._clock(), MAILED_RESET_TIME)
         return build_reset_message(user.email, build_url(self._address, "reset", token))

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -117,6 +117,9 @@ class ProviderLogins:
             "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
             "code_challenge_method": "S256",
         }
+        if replaced is not None:
+            # Who is logged in already must prove again who it is.
+            query |= {"prompt": "login", "max_age": "0"}
         endpoint = metadata.authorization_endpoint
         url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
         return BegunLogin(url=url, cookie=self._load_cipher().encrypt(asdict(pending)))
@@ -136,9 +139,14 @@ class ProviderLogins:
             raise LoginRefused("login_expired", "The state was used before.")
         identity = await self._identify(answer, pending)
         user = await self._find_user(identity, pending, now)
-        await self._logins.attempts.forgive(AttemptBuckets(limits={}, codes="", reduced=(address,)))
+        await self._logins.attempts.forgive(AttemptBuckets(limits={}, reduced=(address,)))
         issued = await self._logins.start_session(
-            user, browser, pending.replaced, now, PROVIDER_SESSION_TIME
+            user,
+            browser,
+            pending.replaced,
+            now,
+            PROVIDER_SESSION_TIME,
+            authenticated_at=_find_authentication_time(identity, now),
         )
         return EndedLogin(issued=issued, next=check_next(pending.next))
 
@@ -249,8 +257,20 @@ def read_identity(claims: Mapping[str, Any], *, trusts_emails: bool) -> Provider
     names = (claims.get("given_name"), claims.get("name"), email.partition("@")[0])
     name = next((each for each in names if _is_name(each)), "")
     return ProviderIdentity(
-        subject=claims["sub"], email=email, first_name=str(name).strip()[:MAX_NAME_CHARS]
+        subject=claims["sub"],
+        email=email,
+        first_name=str(name).strip()[:MAX_NAME_CHARS],
+        auth_time=claims.get("auth_time"),
     )
+
+
+def _find_authentication_time(identity: ProviderIdentity, now: datetime) -> datetime:
+    """Return when the person proved to the provider who it is, if the provider says so. A session
+    is as old as this, so that an open session there does not count as a login."""
+    seconds = identity.auth_time
+    if not isinstance(seconds, int | float) or not 0 < seconds < now.timestamp():
+        return now
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _is_name(value: object) -> bool:

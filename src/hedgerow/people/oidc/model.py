@@ -68,11 +68,13 @@ class ProviderHttp(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderIdentity:
-    """Whom the provider has authenticated. `email` is "" unless it may be trusted."""
+    """Whom the provider has authenticated. `email` is "" unless it may be trusted. `auth_time` is
+    the claim of this name, unchecked."""
 
     subject: str
     email: str
     first_name: str
+    auth_time: object = None
 
 
 class IdentityStore(Protocol):

@@ -69,7 +69,7 @@ class Jobs:
             payload=_parse_payload(offer, request.payload, now),
             status=JobStatus.WAITING,
             error="",
-            requested_by=actor.name,
+            requested_by=actor.email or actor.name,
             created_at=now,
             updated_at=now,
         )

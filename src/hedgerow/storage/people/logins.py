@@ -217,7 +217,7 @@ class SqlLoginStore(LoginStore):
 def insert_session(
     connection: Connection, session: LoginSession, replaced: str | None, user: User
 ) -> None:
-    at = session.created_at
+    at = session.last_used_at
     # Locks the person: it may be removed at the same time.
     seen = update(users).where(users.c.id == user.id).values(last_login_at=at)
     if not connection.execute(seen).rowcount:
@@ -233,9 +233,11 @@ def insert_session(
 
 
 def insert_link(connection: Connection, link: PasswordLink) -> None:
-    """Store a link. Earlier ones of the person end."""
-    own = password_links.c.user_id == link.user_id
-    connection.execute(delete(password_links).where(own))
+    """Store a link. Earlier ones of the person for the same purpose end. Others stay: anyone can
+    have a reset mailed, and must not end a link of the operator by it."""
+    table = password_links
+    own = (table.c.user_id == link.user_id) & (table.c.purpose == link.purpose)
+    connection.execute(delete(table).where(own))
     connection.execute(insert(password_links), asdict(link))
 
 

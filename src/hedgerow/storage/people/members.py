@@ -81,6 +81,8 @@ class SqlMemberStore(MemberStore):
                 _check_other_owner(connection, user)
             if values:
                 connection.execute(update(users).where(users.c.id == user.id).values(values))
+            if organization_role == "member":
+                _end_invites(connection, user)
             if project_roles is not None:
                 own = project_members.c.user_id == user.id
                 connection.execute(delete(project_members).where(own))
@@ -98,6 +100,7 @@ class SqlMemberStore(MemberStore):
             _check_other_owner(connection, user)
             for table in _OF_USERS:
                 connection.execute(delete(table).where(table.c.user_id == user.id))
+            _end_invites(connection, user)
             connection.execute(delete(users).where(users.c.id == user.id))
             item = (user.uuid, user.email)
             record_change(connection, USER_SCOPE, item, "deleted", actor, now, before)
@@ -203,6 +206,11 @@ class SqlMemberStore(MemberStore):
             return await self._database.write(change)
         except IntegrityError:
             raise _email_taken() from None
+
+
+def _end_invites(connection: Connection, user: User) -> None:
+    """End the invites of a person who may not invite any more."""
+    connection.execute(delete(invites).where(invites.c.created_by == user.email))
 
 
 def insert_user(connection: Connection, member: NewMember, actor: Actor, now: datetime) -> int:

@@ -16,7 +16,7 @@ from hedgerow.dashboards.model import (
     InsightId,
 )
 from hedgerow.dashboards.store import AnnotationFilter
-from hedgerow.errors import NotFound
+from hedgerow.errors import Forbidden, NotFound
 from hedgerow.http.api.activity import activity_endpoint, respond_with_activity
 from hedgerow.http.api.people.users import render_user
 from hedgerow.http.call import ProjectCall
@@ -144,6 +144,7 @@ class AnnotationEndpoints:
     async def create_annotation(self, call: ProjectCall) -> Response:
         """Create an annotation."""
         fields = (await call.body(NewAnnotation)).to_fields()
+        _check_scope(call, fields["scope"])
         made = await self._annotations.create(call.project, fields, call.actor, call.now)
         return JsonResponse(_render(call, made), status_code=201)
 
@@ -160,6 +161,7 @@ class AnnotationEndpoints:
         id = _parse_id(call)
         await self._annotations.find(call.project, id, deleted_too=True)
         fields = (await call.body(AnnotationBody)).to_fields()
+        _check_scope(call, fields.get("scope"))
         changed = await self._annotations.change(call.project, id, fields, call.actor, call.now)
         return JsonResponse(_render(call, changed))
 
@@ -176,6 +178,13 @@ class AnnotationEndpoints:
         """List the changes made to an annotation, newest first."""
         found = await self._annotations.find(call.project, _parse_id(call), deleted_too=True)
         return await respond_with_activity(call, self._activity, SCOPE, str(found.id))
+
+
+def _check_scope(call: ProjectCall, scope: AnnotationScope | None) -> None:
+    """All projects show an annotation of the organization, so a role in one is not enough."""
+    is_owner = call.caller.user.is_owner and not call.caller.project_ids
+    if scope is AnnotationScope.ORGANIZATION and not is_owner:
+        raise Forbidden("Only owners can annotate the whole organization. Use the scope project.")
 
 
 def _parse_filter(call: ProjectCall) -> AnnotationFilter:

@@ -3,10 +3,11 @@
 from typing import Annotated
 
 import msgspec
+import structlog
 from pydantic import StringConstraints
 from starlette.responses import Response
 
-from hedgerow.errors import Invalid
+from hedgerow.errors import AppError, Invalid
 from hedgerow.http.auth.personal_key import find_cached_or_stored
 from hedgerow.http.auth.session_cookie import (
     DEVICE_COOKIE,
@@ -21,6 +22,7 @@ from hedgerow.http.endpoint import endpoint
 from hedgerow.http.payload.fields import Fields, Text
 from hedgerow.http.server.headers import read_header
 from hedgerow.http.server.response import JsonResponse, no_content
+from hedgerow.lib.text import truncate
 from hedgerow.people.logins import LoginRequest, Logins
 from hedgerow.people.mail.outbox import Outbox
 from hedgerow.people.members import Members
@@ -33,6 +35,8 @@ Password = Annotated[str, StringConstraints(strip_whitespace=False), Text(MAX_CH
 Email = Annotated[str, Text(MAX_EMAIL_CHARS)]
 FirstName = Annotated[str, Text(MAX_NAME_CHARS)]
 LinkToken = Annotated[str, Text(2000)]
+
+_log = structlog.get_logger("hedgerow.login")
 
 
 class LoginBody(Fields):
@@ -145,9 +149,14 @@ class LoginEndpoints:
         self._check_passwords()
         body = await call.body(LoginBody)
         request = LoginRequest(email=body.email, password=body.password, code=body.token)
-        issued = await self._logins.log_in(
-            request, read_browser(call), await find_replaced(call), call.now
-        )
+        browser, replaced = read_browser(call), await find_replaced(call)
+        try:
+            issued = await self._logins.log_in(request, browser, replaced, call.now)
+        except AppError as error:
+            # A password that was typed into the wrong field is no account.
+            account = truncate(body.email) if "@" in body.email else ""
+            _log.warning("login refused", account=account, address=browser.address, code=error.code)
+            raise
         return respond_with_session(call, issued)
 
     @endpoint(
