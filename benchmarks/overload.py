@@ -13,8 +13,9 @@ least 0.8; the same ratio per second of CPU time of the service, which a busy ma
 how long 99 % of the served and of the refused requests took; the longest health check of a process
 that sends ten a second, to the port of the service and to that of its metrics; and all answers.
 The service has a core of its own in both halves, and the load and the health checks share another:
-`load` is the part of it that the load took, which must be less than 1, or the load was not three
-times the capacity. Compare figures of one run only. Loopback only, bounded in count and time.
+`load` is the part of it that the load took. If that is about 1, or if requests are "not sent"
+because 1,500 connections wait already, the load was less than `--factor` times the capacity.
+Compare figures of one run only. Loopback only, bounded in count and time.
 """
 
 import argparse
