@@ -94,6 +94,7 @@ bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.guarded_rollouts
 	$(BIN)/python -m benchmarks.bandits
 	$(BIN)/python -m benchmarks.capture
+	$(BIN)/python -m benchmarks.rush
 	$(BIN)/python -m benchmarks.deliver
 	$(BIN)/python -m benchmarks.transformations
 	$(BIN)/python -m benchmarks.isolation

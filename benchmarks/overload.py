@@ -12,8 +12,10 @@ The table shows the served requests a second in both halves and their ratio, whi
 least 0.8; the same ratio per second of CPU time of the service, which a busy machine changes less;
 how long 99 % of the served and of the refused requests took; the longest health check of a process
 that sends ten a second, to the port of the service and to that of its metrics; and all answers.
-Load and service share the CPU, so compare figures of one run only. Loopback only, bounded in count
-and time.
+The service has a core of its own in both halves, and the load and the health checks share another:
+`load` is the part of it that the load took. If that is about 1, or if requests are "not sent"
+because 1,500 connections wait already, the load was less than `--factor` times the capacity.
+Compare figures of one run only. Loopback only, bounded in count and time.
 """
 
 import argparse
@@ -30,11 +32,14 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import httpx
 import uvloop
+
+from benchmarks.load import cores
 
 HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
 PERSONAL_KEY = "phx_benchmark-key-of-overload"
@@ -86,6 +91,7 @@ class Load:
     begins: float = 0.0
     ends: float = 0.0
     sent: int = 0
+    cpu_s: float = 0.0
     statuses: Counter[str] = field(default_factory=Counter)
     served_by_path: Counter[str] = field(default_factory=Counter)
     served_s: list[float] = field(default_factory=list)
@@ -190,6 +196,9 @@ _connecting: set["asyncio.Task[None]"] = set()
 async def run_load(load: Load, seconds: float) -> None:
     load.begins = time.perf_counter() + RAMP_UP_S
     load.ends = load.begins + seconds
+    loop = asyncio.get_running_loop()
+    loop.call_later(RAMP_UP_S, _count_cpu, load, -1)
+    loop.call_later(RAMP_UP_S + seconds, _count_cpu, load, 1)
     if load.rate:
         await send_at_rate(load, RAMP_UP_S + seconds)
         # Answers that are still on their way.
@@ -207,6 +216,10 @@ async def run_load(load: Load, seconds: float) -> None:
         if load.rate and client.is_waiting:
             load.statuses["timeout"] += 1
         client.abort()
+
+
+def _count_cpu(load: Load, sign: int) -> None:
+    load.cpu_s += sign * time.process_time()
 
 
 async def send_at_rate(load: Load, seconds: float) -> None:
@@ -229,6 +242,7 @@ def print_load(part: str, port: int, rate: float, seconds: float) -> None:
     load = Load(port, build_requests(part, port), part == "reconnect", rate)
     uvloop.run(run_load(load, seconds))
     result = {
+        "load_cores": load.cpu_s / seconds,
         "statuses": load.statuses,
         "paths": load.served_by_path,
         "served_per_s": len(load.served_s) / seconds,
@@ -274,7 +288,7 @@ class Service:
 
 
 @contextmanager
-def run_service(database_url: str) -> Iterator[Service]:
+def run_service(database_url: str, core: set[int]) -> Iterator[Service]:
     """Run a service without limits per project, with a flag that needs a person."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         metrics_port = free.getsockname()[1]
@@ -296,6 +310,7 @@ def run_service(database_url: str) -> Iterator[Service]:
             stderr=subprocess.DEVNULL,
             text=True,
             env=environment,
+            preexec_fn=partial(os.sched_setaffinity, 0, core),
         )
         assert process.stdout is not None
         try:
@@ -341,11 +356,15 @@ def measure(service: Service, part: str, rate: float, seconds: float) -> dict[st
 
 
 def measure_part(part: str, options: argparse.Namespace) -> None:
-    with run_service(options.database_url) as service:
+    service_core, load_core = cores()
+    everywhere = os.sched_getaffinity(0)
+    with run_service(options.database_url, service_core) as service:
+        os.sched_setaffinity(0, load_core)
         measure(service, part, 0, 1)
         capacity = measure(service, part, 0, options.seconds)
         rate = capacity["served_per_s"] * options.factor
         overload = measure(service, part, rate, options.seconds)
+        os.sched_setaffinity(0, everywhere)
     ratios = [
         overload[figure] / max(1.0, capacity[figure])
         for figure in ("served_per_s", "served_per_cpu_s")
@@ -354,8 +373,8 @@ def measure_part(part: str, options: argparse.Namespace) -> None:
         f"{part:<10} {capacity['served_per_s']:>10.0f} {overload['served_per_s']:>9.0f} "
         f"{ratios[0]:>6.2f} {ratios[1]:>6.2f} {overload['served_p99_ms']:>8.0f} "
         f"{overload['refused_p99_ms']:>8.0f} {capacity['health_ms']:>7.0f} "
-        f"{overload['health_ms']:>7.0f} {overload['own_health_ms']:>7.0f}  "
-        f"{overload['statuses']} {overload['paths']}",
+        f"{overload['health_ms']:>7.0f} {overload['own_health_ms']:>7.0f} "
+        f"{overload['load_cores']:>5.2f}  {overload['statuses']} {overload['paths']}",
         flush=True,
     )
 
@@ -375,8 +394,10 @@ def main() -> None:
     parser.add_argument("--database-url", default="")
     options = parser.parse_args()
     print(
-        "part       capacity/s  served/s  ratio    CPU   served  refused  health  health    port\n"
+        "part       capacity/s  served/s  ratio    CPU   served  refused  health  health    port"
+        "   load\n"
         "                                        ratio   p99 ms   p99 ms  before  during  during"
+        "  cores"
     )
     for part in options.parts or PARTS:
         measure_part(part, options)

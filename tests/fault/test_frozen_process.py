@@ -43,16 +43,21 @@ class Installation:
     proxy: FaultyProxy
 
     @contextmanager
-    def freeze_first_in_transaction(self, lock: LiteralString) -> Iterator[None]:
-        """Take a lock, wait until a transaction of the caller's work waits for it, freeze the first
-        process, release the lock. The frozen process then has a transaction open."""
+    def freeze_first_in_transaction(
+        self, lock: LiteralString, transactions: int = 1
+    ) -> Iterator[None]:
+        """Take a lock, wait until this number of transactions of the caller's work wait for it,
+        freeze the first process, release the lock. The frozen process then has a transaction open,
+        and the others get the lock in turns."""
         with (
             psycopg.connect(self.database_url) as holder,
             psycopg.connect(self.database_url, autocommit=True) as observer,
         ):
             holder.execute(lock)
             yield
-            wait_for(lambda: _first(observer.execute(LOCK_WAITS)) > 0, at_most_s=TIMEOUT_S)
+            wait_for(
+                lambda: _first(observer.execute(LOCK_WAITS)) >= transactions, at_most_s=TIMEOUT_S
+            )
             self.first.process.send_signal(signal.SIGSTOP)
             holder.rollback()
 
@@ -88,11 +93,12 @@ def _continue_processes(installation: Installation) -> Iterator[None]:
         server.process.send_signal(signal.SIGCONT)
 
 
-def test_frozen_request_does_not_block_changes(installation: Installation) -> None:
+@pytest.mark.parametrize("edits", [1, 4])
+def test_frozen_requests_do_not_block_changes(installation: Installation, edits: int) -> None:
     first, second = installation.first, installation.second
     answers: list[httpx.Response] = []
     with first.client() as here, second.client() as there:
-        path = f"{FLAGS}{create_flag(here, 'shared', build_filters())}/"
+        path = f"{FLAGS}{create_flag(here, f'shared-{edits}', build_filters())}/"
 
         def rename(client: httpx.Client, name: str) -> httpx.Response:
             return client.patch(path, json={"name": name})
@@ -100,17 +106,19 @@ def test_frozen_request_does_not_block_changes(installation: Installation) -> No
         def rename_first() -> None:
             answers.append(rename(here, "first"))
 
-        editor = threading.Thread(target=rename_first)
+        editors = [threading.Thread(target=rename_first) for _ in range(edits)]
         lock: LiteralString = "SELECT 1 FROM generations WHERE topic = 'flags:1' FOR UPDATE"
-        with installation.freeze_first_in_transaction(lock):
-            editor.start()
+        with installation.freeze_first_in_transaction(lock, transactions=edits):
+            for editor in editors:
+                editor.start()
         try:
             wait_for(lambda: rename(there, "second").status_code == 200, at_most_s=TIMEOUT_S)
         finally:
             first.process.send_signal(signal.SIGCONT)
-            editor.join(TIMEOUT_S)
-        assert [answer.status_code for answer in answers] == [503]
-        assert answers[0].headers["retry-after"]
+            for editor in editors:
+                editor.join(TIMEOUT_S)
+        assert [answer.status_code for answer in answers] == [503] * edits
+        assert all(answer.headers["retry-after"] for answer in answers)
         wait_for(lambda: here.get(path).json()["name"] == "second", at_most_s=TIMEOUT_S)
         assert rename(here, "third").status_code == 200
     assert "Traceback" not in first.errors

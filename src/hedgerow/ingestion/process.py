@@ -8,17 +8,17 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from hedgerow.definitions.learn import DefinitionLearner
 from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
 from hedgerow.ingestion.behavior_stage import BehaviorStage
-from hedgerow.ingestion.deduplication import Deduplicator, ProcessedEvents
+from hedgerow.ingestion.deduplication import Deduplicator, ProcessedEvents, row_keys
 from hedgerow.ingestion.inbox_watch import POLL_INTERVAL_S, InboxWatch
 from hedgerow.ingestion.model import CapturedEvent, InboxRow, ProcessedRow
 from hedgerow.ingestion.persons.changes import PersonBatchResult
@@ -41,6 +41,8 @@ from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.projects.model import ProjectId
 
 FLAG_CALLED = "$feature_flag_called"
+T = TypeVar("T")
+
 # How long to wait for a full batch: large transactions and event store blocks are cheaper.
 PROCESS_LINGER_S = 0.05
 STORE_LINGER_S = 0.5
@@ -49,8 +51,9 @@ STORE_LINGER_S = 0.5
 STALLED_S = 0.5
 # How many buckets one of several workers processes before it looks whether a reader waits.
 BUCKETS_PER_TURN = 4
-# How many buckets a worker stores at the same time: an insert mostly waits.
-CONCURRENT_APPENDS = 4
+# How many buckets a worker processes at the same time, and how many it stores: it mostly waits for
+# the database and for the event store.
+CONCURRENT_BUCKETS = 4
 # Under load a worker pauses for this multiple of its working time, so that requests are answered.
 PAUSE_FACTOR = 4
 MAX_PAUSE_S = 2.0
@@ -218,31 +221,41 @@ class Processor:
         return sorted(chosen, key=lambda bucket: (bucket - self._next_bucket) % count)
 
     async def _process_buckets(self, buckets: Sequence[int]) -> None:
-        """Process one batch of each bucket."""
+        """Process one batch of each bucket, all at the same time: a worker mostly waits for the
+        database."""
+        fetched = await _gather(map(self._inbox.fetch_unprocessed, buckets), CONCURRENT_BUCKETS)
         found = {
-            bucket: self._process_bisector.select_rows(
-                bucket, await self._inbox.fetch_unprocessed(bucket)
-            )
-            for bucket in buckets
+            bucket: self._process_bisector.select_rows(bucket, rows)
+            for bucket, rows in zip(buckets, fetched, strict=True)
         }
-        if not any(found.values()):
-            return
         all_rows = [row for rows in found.values() for row in rows]
+        if not all_rows:
+            return
         # All are queries to other systems.
         duplicates, *_ = await asyncio.gather(
             self._deduplicator.look_up(all_rows),
             self._transform_stage.refresh(all_rows),
             self._schema_stage.refresh(all_rows),
         )
-        for bucket, rows in found.items():
-            work = partial(self._process_rows, bucket, duplicates)
-            if rows and await self._process_bisector.run(bucket, rows, work):
-                number = sum(row.number for row in rows)
-                self.processed += number
-                if self._watch is None:
-                    self._progress.mark_processed(number)
-                else:
-                    self._watch.notify_processed(bucket)
+        # An event is processed before the same event of another bucket, which is then a duplicate.
+        keys = row_keys(all_rows)
+        at_once = CONCURRENT_BUCKETS if len(set(keys)) == len(keys) else 1
+        work = (
+            self._process_bucket(bucket, rows, duplicates) for bucket, rows in found.items() if rows
+        )
+        await _gather(work, at_once)
+
+    async def _process_bucket(
+        self, bucket: int, rows: Sequence[InboxRow], duplicates: ProcessedEvents
+    ) -> None:
+        work = partial(self._process_rows, bucket, duplicates)
+        if await self._process_bisector.run(bucket, rows, work):
+            number = sum(row.number for row in rows)
+            self.processed += number
+            if self._watch is None:
+                self._progress.mark_processed(number)
+            else:
+                self._watch.notify_processed(bucket)
 
     async def _pause(self, pause_s: float) -> None:
         """Wait, but not longer than more events arrive, and not while a reader waits."""
@@ -288,15 +301,7 @@ class Processor:
         self._store_bisector.forget_other_buckets(buckets)
         if not self._is_only_worker and not await self._is_due(buckets):
             return
-        free = asyncio.Semaphore(CONCURRENT_APPENDS)
-
-        async def store_bucket(bucket: int) -> None:
-            async with free:
-                await self._store_bucket(bucket)
-
-        ended = await asyncio.gather(*map(store_bucket, buckets), return_exceptions=True)
-        for error in filter(None, ended):
-            raise error
+        await _gather(map(self._store_bucket, buckets), CONCURRENT_BUCKETS)
 
     async def _store_bucket(self, bucket: int) -> None:
         rows = self._store_bisector.select_rows(bucket, await self._inbox.fetch_processed(bucket))
@@ -394,6 +399,21 @@ class Processor:
             rejected=checked.rejected.get(project_id, ()),
             occurrences=self._behavior_stage.find_occurrences(state.behaviors, result),
         )
+
+
+async def _gather(work: Iterable[Awaitable[T]], at_once: int) -> list[T]:
+    """Do all of it, some at the same time, then raise the first error."""
+    free = asyncio.Semaphore(at_once)
+
+    async def run(each: Awaitable[T]) -> T:
+        async with free:
+            return await each
+
+    ended = await asyncio.gather(*map(run, work), return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
+    return cast(list[T], ended)
 
 
 def _event_keys(rows: Iterable[ProcessedRow]) -> Iterator[EventKey]:

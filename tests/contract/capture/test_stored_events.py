@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +12,8 @@ import pytest
 
 from hedgerow.ingestion.persons.loaded_state import person_uuid
 from hedgerow.projects.model import ProjectId
-from tests.support.live import PROJECT_KEY, LiveServer
+from tests.support.live import PROJECT_KEY, LiveServer, wait_for
+from tests.support.postgres import PostgresTestServer
 from tests.support.stored_events import read_stored_events, wait_until_stored
 
 UUID = "0199aaaa-0000-7000-8000-0000000000"
@@ -160,6 +162,27 @@ def test_duplicate_uuid_keeps_the_first_event(rows: list[Row]) -> None:
     [first] = [row for row in rows if row["event"] == "first"]
     assert json.loads(first["properties"])["turn"] == 0
     assert len({row["uuid"] for row in rows}) == len(rows)
+
+
+def test_duplicate_uuid_of_many_persons_is_stored_once(
+    tmp_path: Path, postgres: PostgresTestServer
+) -> None:
+    """The events are in all buckets, which a worker processes at the same time."""
+    settings = {"database_url": postgres.create_database()}
+    with LiveServer(tmp_path, **settings) as server, server.client(key=None) as client:
+        same = [event("same", f"person {number}", uuid=UUID + "04") for number in range(64)]
+        send(client, *same)
+        send(client, event("last", "person 0"))
+        with server.client() as reader:
+            wait_for(lambda: len(_list_events(reader, "last")) == 1, at_most_s=120)
+            assert len(_list_events(reader, "same")) == 1
+
+
+def _list_events(client: httpx.Client, name: str) -> list[Row]:
+    found: list[Row] = client.get("/api/projects/1/events/", params={"event": name}).json()[
+        "results"
+    ]
+    return found
 
 
 def test_event_has_the_person_at_its_time(by_name: dict[str, Row]) -> None:
