@@ -2,21 +2,34 @@
 has them: the wheel `hedgerow-slim` leaves them to its extras.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 # The extra of pyproject.toml that installs each package.
 EXTRAS = {
+    "aiosmtplib": "server",
+    "alembic": "server",
     "awscrt": "s3",
     "chdb": "embedded",
     "clickhouse_connect": "clickhouse",
+    "cryptography": "server",
+    "jinja2": "server",
+    "jsonschema_rs": "server",
+    "jwt": "server",
     "liquid": "liquid",
+    "maxminddb": "server",
+    "nh3": "server",
     "numpy": "experiments",
     "opentelemetry": "otel",
     "psycopg": "postgresql",
     "pyarrow": "parquet",
+    "resvg_py": "server",
     "scipy": "experiments",
+    "sqlalchemy": "server",
+    "ttf_opensans": "server",
 }
 
 
@@ -30,15 +43,22 @@ class MissingPackage(ImportError):
         )
 
 
-def import_package(name: str) -> Any:
-    """Import a module. Raises MissingPackage if it needs an optional package that is missing."""
+@contextmanager
+def name_missing_extra() -> Iterator[None]:
+    """Raise MissingPackage if an import of the block lacks an optional package."""
     try:
-        return import_module(name)
+        yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
         raise MissingPackage(package) from error
+
+
+def import_package(name: str) -> Any:
+    """Import a module. Raises MissingPackage if it needs an optional package that is missing."""
+    with name_missing_extra():
+        return import_module(name)
 
 
 def is_installed(package: str) -> bool:
