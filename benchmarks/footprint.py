@@ -20,7 +20,8 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
-from tools.dist import list_components, read_project, split_requirements
+from tools.dist import read_project, split_requirements
+from tools.sbom import list_components
 from tools.try_wheel import (
     BLOCK_SIZE,
     query_events,
@@ -57,7 +58,7 @@ print(resident_kb() - before, resident_kb())
 
 
 def list_packages(requirements: Iterable[str]) -> set[str]:
-    return {each["name"] for each in list_components(list(requirements))}
+    return {each.name for each in list_components(list(requirements))}
 
 
 def measure_packages_mb(names: Iterable[str]) -> float:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,7 @@ SLIM = f"hedgerow_slim-{__version__}-py3-none-any.whl"
 # What an edge process may use of the disk with all that pip installs and compiles, and with pip.
 EDGE_LIMIT_MB = 150
 EDGE_RESIDENT_LIMIT_MB = 100
+PURL = r"pkg:(pypi/[a-z0-9-]+|npm/(%40[a-z0-9-]+/)?[a-z0-9-]+)@[0-9][0-9a-z.]*"
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +70,33 @@ def test_checksums_match_every_file(dist: Path) -> None:
 
 def test_sbom_and_licenses_name_all_packages(dist: Path) -> None:
     sbom = json.loads((dist / f"hedgerow-{__version__}.cdx.json").read_text())
-    names = [each["name"] for each in sbom["components"]]
+    components = sbom["components"]
+    names = [each["name"] for each in components]
     licenses = (dist / f"hedgerow-{__version__}-licenses.md").read_text()
-    assert {"chdb-core", "starlette", "pandas"} <= set(names)
+    assert {"chdb-core", "starlette", "pandas", "preact", "@codemirror/view"} <= set(names)
+    assert not {"vite", "typescript", "pytest"} & set(names)
     assert all(f"| {name} |" in licenses for name in names)
-    assert len(set(names)) == len(names) == licenses.count("\n| ") - 1
+    assert len(set(names)) == len(names) == licenses.count("\n| ") - 2
+    assert all(each["version"] and each["licenses"] and each["purl"] for each in components)
+    assert all(re.fullmatch(PURL, each["purl"]) for each in components)
+
+
+def test_sbom_says_which_package_requires_which(dist: Path) -> None:
+    sbom = json.loads((dist / f"hedgerow-{__version__}.cdx.json").read_text())
+    product = sbom["metadata"]["component"]
+    digest = hashlib.sha256((dist / FULL).read_bytes()).hexdigest()
+    assert product["hashes"] == [{"alg": "SHA-256", "content": digest}]
+    assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", sbom["serialNumber"])
+    refs = {each["bom-ref"] for each in (product, *sbom["components"])}
+    required = {each["ref"]: each["dependsOn"] for each in sbom["dependencies"]}
+    assert required.keys() == refs
+    reached, waiting = set[str](), [product["bom-ref"]]
+    while waiting:
+        ref = waiting.pop()
+        if ref not in reached:
+            reached.add(ref)
+            waiting += required[ref]
+    assert reached == refs
 
 
 def test_source_has_what_a_build_needs_and_nothing_built_elsewhere(dist: Path) -> None:
