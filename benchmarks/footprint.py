@@ -98,7 +98,8 @@ def measure_import_mb(module: str, after: str = "sys") -> tuple[float, float]:
 def list_parts() -> Iterator[tuple[str, set[str]]]:
     requirements = split_requirements(read_project())
     slim = list_packages(requirements.pop(""))
-    del requirements["all"]
+    for name in ("all", "geoip", "nats", "otel"):
+        del requirements[name]
     yield "slim", slim
     for name, needed in requirements.items():
         yield name, list_packages(needed) - slim

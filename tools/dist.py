@@ -69,12 +69,14 @@ def read_project() -> dict[str, Any]:
 
 def split_requirements(project: dict[str, Any]) -> dict[str, list[str]]:
     """Return the requirements of the slim wheel by extra. `""` is for those it always needs."""
-    extras: dict[str, list[str]] = {
-        name: requirements
-        for name, requirements in project["optional-dependencies"].items()
+    extras: dict[str, list[str]] = dict(project["optional-dependencies"])
+    del extras["dev"]
+    optional = {
+        requirement
+        for name, named in extras.items()
         if name not in EXTRAS_WITH_MORE
+        for requirement in named
     }
-    optional = {requirement for named in extras.values() for requirement in named}
     needed = [each for each in project["dependencies"] if each not in optional]
     return {"": needed, **extras, "all": sorted(optional)}
 

@@ -121,7 +121,8 @@ def test_wheels_differ_in_requirements_only(dist: Path) -> None:
     full_metadata, slim_metadata = read_metadata(dist / FULL), read_metadata(dist / SLIM)
     assert slim_metadata["Name"] == ["hedgerow-slim"]
     assert slim_metadata["Version"] == full_metadata["Version"] == [__version__]
-    assert "all" in slim_metadata["Provides-Extra"]
+    assert {"all", *EXTRAS.values(), "geoip"} == set(slim_metadata["Provides-Extra"])
+    assert set(slim_metadata["Provides-Extra"]) - {"all"} < set(full_metadata["Provides-Extra"])
     full_requirements, slim_requirements = (
         {each for each in map(Requirement, found["Requires-Dist"]) if each.marker is None}
         for found in (full_metadata, slim_metadata)

@@ -61,7 +61,7 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delitem(sys.modules, "awscrt", raising=False)
     monkeypatch.delitem(sys.modules, "awscrt.http", raising=False)
     monkeypatch.setattr(sys, "path", [])
-    with pytest.raises(MissingPackage, match=r"pip install 'hedgerow-slim\[s3\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install 'hedgerow\[s3\]'"):
         import_package("awscrt.http")
     with pytest.raises(MissingPackage, match="awscrt"):
         _ = LazyPackage("awscrt.http").HttpRequest

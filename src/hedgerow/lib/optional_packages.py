@@ -4,7 +4,7 @@ has them: the wheel `hedgerow-slim` leaves them to its extras.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,6 +21,7 @@ EXTRAS = {
     "jwt": "server",
     "liquid": "liquid",
     "maxminddb": "server",
+    "nats": "nats",
     "nh3": "server",
     "numpy": "experiments",
     "opentelemetry": "otel",
@@ -38,9 +39,15 @@ class MissingPackage(ImportError):
 
     def __init__(self, package: str) -> None:
         super().__init__(
-            f"The Python package {package} is not installed. Install it with `pip install "
-            f"'hedgerow-slim[{EXTRAS[package]}]'`."
+            f"The Python package {package} is not installed. Install it with "
+            f"`{build_install_command(EXTRAS[package])}`."
         )
+
+
+def build_install_command(extra: str) -> str:
+    """Return the command that adds an extra to the wheel that is installed: one of two."""
+    is_slim = any(metadata.distributions(name="hedgerow-slim"))
+    return f"pip install '{'hedgerow-slim' if is_slim else 'hedgerow'}[{extra}]'"
 
 
 @contextmanager
