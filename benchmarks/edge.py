@@ -9,24 +9,19 @@ events one by one and ask for flags, and the origin goes on.
 """
 
 import json
-import os
 import re
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from tools.try_wheel import RunningService, run_service
+from tools.try_wheel import RunningEdge, RunningService, rotate_secret, run_edge, run_service
 
 from benchmarks.load import Load, Measured, run
 
@@ -37,46 +32,11 @@ LOAD_S = 10.0
 PROGRAMS = Path(sys.executable).parent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningEdge:
-    url: str
-    process: "subprocess.Popen[str]"
-
-
-@contextmanager
-def run_edge(origin: str, secret: str, data: Path) -> Iterator[RunningEdge]:
-    process = subprocess.Popen(
-        [PROGRAMS / "hedgerow", "edge", "--from", origin, "--port", "0", "--data", data],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={
-            "PATH": os.environ["PATH"],
-            "HEDGEROW_LOG_LEVEL": "warning",
-            "HEDGEROW_EDGE_KEYS": secret,
-        },
-    )
-    assert process.stdout is not None
-    try:
-        found = re.search(r"ready at (\S+)", process.stdout.readline())
-        if found is None:
-            raise RuntimeError("the edge process did not start")
-        yield RunningEdge(url=found[1], process=process)
-    finally:
-        process.terminate()
-        process.communicate()
-
-
 def call(method: str, url: str, key: str, body: dict[str, Any] | None = None) -> Any:
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     request = Request(url, json.dumps(body or {}).encode(), headers, method=method)
     with urlopen(request, timeout=30) as response:
         return json.loads(response.read())
-
-
-def rotate_secret(service: RunningService) -> str:
-    url = f"{service.url}/api/projects/1/rotate_secret_token/"
-    secret: str = call("PATCH", url, service.personal_key)["secret_api_token"]
-    return secret
 
 
 def measure(service: RunningService, edge: RunningEdge) -> list[float]:
@@ -179,7 +139,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as scratch,
         run_service(PROGRAMS, Path(scratch, "data")) as service,
-        run_edge(service.url, rotate_secret(service), Path(scratch, "edge")) as edge,
+        run_edge(PROGRAMS, service.url, rotate_secret(service), Path(scratch, "edge")) as edge,
     ):
         found = measure(service, edge)
         measure_away(service, edge)

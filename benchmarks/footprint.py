@@ -2,29 +2,42 @@
 
     python -m benchmarks.footprint
 
-A part is an extra of pyproject.toml with the packages that no other part needs. Then the service is
-started, and the resident memory of its processes is measured: at the start, after the first event
-and after a query, and that of an edge process beside it.
+A part is an extra of pyproject.toml with the packages that `hedgerow-slim` alone does not have. The
+disk has compiled files, as pip installs them. Then the service is started, and the resident memory
+of its processes is measured: at the start, after the first event and after a query, and that of an
+edge process beside it.
 """
 
+import py_compile
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from importlib import metadata
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
-from tools.dist import list_components, read_project, split_requirements
-from tools.try_wheel import query_events, run_service, use_flags_and_capture
+from tools.dist import read_project, split_requirements
+from tools.sbom import list_components
+from tools.try_wheel import (
+    BLOCK_SIZE,
+    query_events,
+    rotate_secret,
+    run_edge,
+    run_service,
+    use_flags_and_capture,
+)
 
-from benchmarks.edge import rotate_secret, run_edge
-
+REPOSITORY = Path(__file__).parents[1]
+PROGRAMS = Path(sys.executable).parent
 # What is imported when a part is used.
 IMPORTS = {
     "flag evaluation": "hedgerow.flags.evaluation.decide",
     "POST /decide": "hedgerow.http.sdk.decide",
+    "edge": "hedgerow.cli.installation.edge",
     "serve": "hedgerow.cli.installation.serve",
     "clickhouse": "hedgerow.storage.events.clickhouse",
     "postgresql": "hedgerow.storage.engine.postgres",
@@ -45,19 +58,32 @@ print(resident_kb() - before, resident_kb())
 
 
 def list_packages(requirements: Iterable[str]) -> set[str]:
-    return {each["name"] for each in list_components(list(requirements))}
+    return {each.name for each in list_components(list(requirements))}
 
 
 def measure_packages_mb(names: Iterable[str]) -> float:
-    """Return the size of the files of packages, without compiled Python."""
-    files = (file for name in names for file in metadata.files(name) or ())
-    paths = {Path(str(file.locate())) for file in files if file.suffix != ".pyc"}
-    return sum(path.stat().st_size for path in paths if path.is_file()) / 1e6
+    files = {Path(str(file.locate())) for name in names for file in metadata.files(name) or ()}
+    return sum(map(measure_file, files)) / 1e6
 
 
 def measure_source_mb() -> float:
-    folder = Path(__file__).parents[1] / "src/hedgerow"
-    return sum(each.stat().st_size for each in folder.rglob("*") if each.suffix != ".pyc") / 1e6
+    return sum(map(measure_file, (REPOSITORY / "src/hedgerow").rglob("*"))) / 1e6
+
+
+def measure_file(path: Path) -> int:
+    """Return the bytes of a file on the disk, and those of its compiled form."""
+    if path.suffix == ".pyc" or not path.is_file():
+        return 0
+    size = path.stat().st_blocks * BLOCK_SIZE
+    if path.suffix == ".py":
+        compiled = Path(cache_from_source(str(path)))
+        # Nothing but Python 2 code cannot be compiled; pip leaves it, too.
+        if not compiled.is_file():
+            with suppress(py_compile.PyCompileError):
+                py_compile.compile(str(path), doraise=True)
+        if compiled.is_file():
+            size += compiled.stat().st_blocks * BLOCK_SIZE
+    return size
 
 
 def measure_import_mb(module: str, after: str = "sys") -> tuple[float, float]:
@@ -72,7 +98,8 @@ def measure_import_mb(module: str, after: str = "sys") -> tuple[float, float]:
 def list_parts() -> Iterator[tuple[str, set[str]]]:
     requirements = split_requirements(read_project())
     slim = list_packages(requirements.pop(""))
-    del requirements["all"]
+    for name in ("all", "geoip", "nats", "otel"):
+        del requirements[name]
     yield "slim", slim
     for name, needed in requirements.items():
         yield name, list_packages(needed) - slim
@@ -95,7 +122,7 @@ def print_parts() -> None:
 
 
 def print_imports() -> None:
-    for name in ("flag evaluation", "POST /decide", "serve"):
+    for name in ("flag evaluation", "POST /decide", "edge", "serve"):
         print(f"{name:20} {measure_import_mb(IMPORTS[name])[1]:6.0f} MB resident after its import")
     print()
 
@@ -103,13 +130,13 @@ def print_imports() -> None:
 def print_service() -> None:
     with (
         tempfile.TemporaryDirectory() as scratch,
-        run_service(Path(sys.executable).parent, Path(scratch, "data")) as service,
+        run_service(PROGRAMS, Path(scratch, "data")) as service,
     ):
         print_sizes("first start, with migrations", service.measure_resident_mb())
         use_flags_and_capture(service)
         query_events(service)
         print_sizes("after an event and a query", service.measure_resident_mb())
-        with run_edge(service.url, rotate_secret(service), Path(scratch, "edge")) as edge:
+        with run_edge(PROGRAMS, service.url, rotate_secret(service), Path(scratch, "edge")) as edge:
             print_sizes(
                 "edge process", replace(service, process=edge.process).measure_resident_mb()
             )

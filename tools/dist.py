@@ -8,20 +8,15 @@ no extra of pyproject.toml names. Its extras add the others.
 
 import argparse
 import hashlib
-import json
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from hedgerow import __version__
+from tools.sbom import format_licenses, format_sbom, list_components, list_console_components
 from tools.slim_wheel import write_slim_wheel
 
 REPOSITORY = Path(__file__).parents[1]
@@ -30,9 +25,6 @@ CONSOLE_PAGE = REPOSITORY / "src/hedgerow/http/console/static/index.html"
 # Extras that name packages beyond those of the default installation.
 EXTRAS_WITH_MORE = ("dev", "geoip", "nats", "otel")
 CHECKSUMS = "SHA256SUMS"
-LICENSE_CLASSIFIER = "License :: "
-# Packages whose metadata name no license, but that contain its text.
-LICENSES = {"resvg-py": "MIT"}
 
 
 def main() -> None:
@@ -55,8 +47,8 @@ def build(folder: Path) -> None:
     project = read_project()
     wheel = folder / f"hedgerow-{__version__}-py3-none-any.whl"
     write_slim_wheel(wheel, folder, split_requirements(project))
-    components = sorted(list_components(project["dependencies"]), key=lambda each: each["name"])
-    (folder / f"hedgerow-{__version__}.cdx.json").write_text(format_sbom(components))
+    components = [*list_components(project["dependencies"]), *list_console_components()]
+    (folder / f"hedgerow-{__version__}.cdx.json").write_text(format_sbom(wheel, components))
     (folder / f"hedgerow-{__version__}-licenses.md").write_text(format_licenses(components))
     write_checksums(folder)
 
@@ -77,98 +69,16 @@ def read_project() -> dict[str, Any]:
 
 def split_requirements(project: dict[str, Any]) -> dict[str, list[str]]:
     """Return the requirements of the slim wheel by extra. `""` is for those it always needs."""
-    extras: dict[str, list[str]] = {
-        name: requirements
-        for name, requirements in project["optional-dependencies"].items()
+    extras: dict[str, list[str]] = dict(project["optional-dependencies"])
+    del extras["dev"]
+    optional = {
+        requirement
+        for name, named in extras.items()
         if name not in EXTRAS_WITH_MORE
+        for requirement in named
     }
-    optional = {requirement for named in extras.values() for requirement in named}
     needed = [each for each in project["dependencies"] if each not in optional]
     return {"": needed, **extras, "all": sorted(optional)}
-
-
-def list_components(requirements: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the installed packages that the requirements need, directly or not, in the form of
-    CycloneDX."""
-    seen: set[tuple[str, str]] = set()
-    names: set[str] = set()
-    waiting = [
-        (each, extra) for each in map(Requirement, requirements) for extra in ("", *each.extras)
-    ]
-    while waiting:
-        requirement, extra = waiting.pop()
-        name = str(canonicalize_name(requirement.name))
-        if (name, extra) in seen:
-            continue
-        seen.add((name, extra))
-        for inner in map(Requirement, metadata.requires(name) or ()):
-            if inner.marker is None or inner.marker.evaluate({"extra": extra}):
-                waiting += [(inner, each) for each in ("", *inner.extras)]
-        if name not in names:
-            names.add(name)
-            yield describe_component(name)
-
-
-def describe_component(name: str) -> dict[str, Any]:
-    found = metadata.distribution(name)
-    address = f"pkg:pypi/{name}@{found.version}"
-    return {
-        "type": "library",
-        "bom-ref": address,
-        "name": name,
-        "version": found.version,
-        "licenses": [find_license(found)],
-        "purl": address,
-    }
-
-
-def find_license(found: metadata.Distribution) -> dict[str, Any]:
-    """Return the license of a package: its SPDX expression, or what its metadata name it."""
-    fields = found.metadata.json
-    if "license_expression" in fields:
-        return {"expression": fields["license_expression"]}
-    classifiers = [
-        each.rpartition(" :: ")[2]
-        for each in fields.get("classifier", ())
-        if each.startswith(LICENSE_CLASSIFIER)
-    ]
-    text = str(fields.get("license", "")).strip()
-    is_name = text and "\n" not in text and len(text) <= 60
-    name = text if is_name else " or ".join(classifiers)
-    name = name or LICENSES.get(str(canonicalize_name(found.metadata["Name"])), "")
-    if not name:
-        sys.exit(f"{found.metadata['Name']} does not say its license.")
-    return {"license": {"name": name}}
-
-
-def format_sbom(components: Sequence[dict[str, Any]]) -> str:
-    product = {
-        "type": "application",
-        "bom-ref": "hedgerow",
-        "name": "hedgerow",
-        "version": __version__,
-        "licenses": [{"expression": "MIT"}],
-        "purl": f"pkg:pypi/hedgerow@{__version__}",
-    }
-    document = {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": {"component": product},
-        "components": components,
-    }
-    return json.dumps(document, indent=2) + "\n"
-
-
-def format_licenses(components: Sequence[dict[str, Any]]) -> str:
-    lines = [f"# Licenses of the packages that Hedgerow {__version__} installs", ""]
-    lines += ["| Package | Version | License |", "|---|---|---|"]
-    for each in components:
-        found = each["licenses"][0]
-        license = found.get("expression") or found["license"]["name"]
-        lines.append(f"| {each['name']} | {each['version']} | {license} |")
-    return "\n".join(lines) + "\n"
 
 
 def write_checksums(folder: Path) -> None:

@@ -215,6 +215,12 @@ class Settings(SignInSettings):
         "Maximum size in megabytes of the captured requests that `hedgerow edge` keeps while its "
         "origin is away. Above it, capture returns 503. 0: it keeps none.",
     )
+    edge_inbox_give_up_s: float = define_setting(
+        300.0,
+        parse_seconds(1, 86_400),
+        "How long `hedgerow edge` sends a captured request again that its origin answers with 500, "
+        "before it becomes a dead letter.",
+    )
     metrics_port: int = define_setting(
         0,
         parse_whole_number(0, 65535),

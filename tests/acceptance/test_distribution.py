@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
 from email.parser import HeaderParser
 from pathlib import Path
 from urllib.error import HTTPError
@@ -14,17 +17,29 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 from tools.dist import CONSOLE_PAGE, EXTRAS_WITH_MORE, read_project, split_requirements
-from tools.try_wheel import install, measure_disk_mb, query_events, run_service
-from tools.try_wheel import use_flags_and_capture as use_service
+from tools.try_wheel import (
+    RunningService,
+    create_flag,
+    evaluate_and_capture,
+    install,
+    measure_disk_mb,
+    query_events,
+    rotate_secret,
+    run_edge,
+    run_service,
+    use_flags_and_capture,
+)
 
 from hedgerow import __version__
+from hedgerow.lib.optional_packages import EXTRAS
 
 REPOSITORY = Path(__file__).parents[2]
 FULL = f"hedgerow-{__version__}-py3-none-any.whl"
 SLIM = f"hedgerow_slim-{__version__}-py3-none-any.whl"
-# Packages that only extras of the slim wheel install.
-LARGE = ("chdb", "clickhouse_connect", "numpy", "pandas", "psycopg", "pyarrow", "scipy")
-SLIM_LIMIT_MB = 150
+# What an edge process may use of the disk with all that pip installs and compiles, and with pip.
+EDGE_LIMIT_MB = 150
+EDGE_RESIDENT_LIMIT_MB = 100
+PURL = r"pkg:(pypi/[a-z0-9-]+|npm/(%40[a-z0-9-]+/)?[a-z0-9-]+)@[0-9][0-9a-z.]*"
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +70,33 @@ def test_checksums_match_every_file(dist: Path) -> None:
 
 def test_sbom_and_licenses_name_all_packages(dist: Path) -> None:
     sbom = json.loads((dist / f"hedgerow-{__version__}.cdx.json").read_text())
-    names = [each["name"] for each in sbom["components"]]
+    components = sbom["components"]
+    names = [each["name"] for each in components]
     licenses = (dist / f"hedgerow-{__version__}-licenses.md").read_text()
-    assert {"chdb-core", "starlette", "pandas"} <= set(names)
+    assert {"chdb-core", "starlette", "pandas", "preact", "@codemirror/view"} <= set(names)
+    assert not {"vite", "typescript", "pytest"} & set(names)
     assert all(f"| {name} |" in licenses for name in names)
-    assert len(set(names)) == len(names) == licenses.count("\n| ") - 1
+    assert len(set(names)) == len(names) == licenses.count("\n| ") - 2
+    assert all(each["version"] and each["licenses"] and each["purl"] for each in components)
+    assert all(re.fullmatch(PURL, each["purl"]) for each in components)
+
+
+def test_sbom_says_which_package_requires_which(dist: Path) -> None:
+    sbom = json.loads((dist / f"hedgerow-{__version__}.cdx.json").read_text())
+    product = sbom["metadata"]["component"]
+    digest = hashlib.sha256((dist / FULL).read_bytes()).hexdigest()
+    assert product["hashes"] == [{"alg": "SHA-256", "content": digest}]
+    assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", sbom["serialNumber"])
+    refs = {each["bom-ref"] for each in (product, *sbom["components"])}
+    required = {each["ref"]: each["dependsOn"] for each in sbom["dependencies"]}
+    assert required.keys() == refs
+    reached, waiting = set[str](), [product["bom-ref"]]
+    while waiting:
+        ref = waiting.pop()
+        if ref not in reached:
+            reached.add(ref)
+            waiting += required[ref]
+    assert reached == refs
 
 
 def test_source_has_what_a_build_needs_and_nothing_built_elsewhere(dist: Path) -> None:
@@ -84,7 +121,8 @@ def test_wheels_differ_in_requirements_only(dist: Path) -> None:
     full_metadata, slim_metadata = read_metadata(dist / FULL), read_metadata(dist / SLIM)
     assert slim_metadata["Name"] == ["hedgerow-slim"]
     assert slim_metadata["Version"] == full_metadata["Version"] == [__version__]
-    assert "all" in slim_metadata["Provides-Extra"]
+    assert {"all", *EXTRAS.values(), "geoip"} == set(slim_metadata["Provides-Extra"])
+    assert set(slim_metadata["Provides-Extra"]) - {"all"} < set(full_metadata["Provides-Extra"])
     full_requirements, slim_requirements = (
         {each for each in map(Requirement, found["Requires-Dist"]) if each.marker is None}
         for found in (full_metadata, slim_metadata)
@@ -106,35 +144,82 @@ def can_download(folder: Path) -> bool:
     return subprocess.run([*command, str(folder), "idna"], check=False, timeout=120).returncode == 0
 
 
-def test_slim_wheel_runs_flags_and_capture_in_an_empty_environment(
-    dist: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "venv"
+def install_or_skip(wheel: str, folder: Path) -> Path:
     try:
-        programs = install(str(dist / SLIM), folder)
+        return install(wheel, folder)
     except subprocess.CalledProcessError:
-        if can_download(tmp_path):
+        if can_download(folder.parent):
             raise
         pytest.skip("pip cannot download packages here: no network and no cache")
-    packages = next(folder.glob("lib/python*/site-packages"))
-    assert [name for name in LARGE if (packages / name).exists()] == []
-    assert measure_disk_mb(folder) < SLIM_LIMIT_MB
-    with run_service(programs, tmp_path / "data") as service:
-        use_service(service)
-        with pytest.raises(HTTPError) as refused:
-            query_events(service)
-        with refused.value:
-            assert refused.value.code == 503
-    url = "postgresql://hedgerow@127.0.0.1:1/hedgerow"
+
+
+def run_failing(programs: Path, folder: Path, *arguments: str, **variables: str) -> str:
     done = subprocess.run(
-        [programs / "hedgerow", "serve", "--port", "0"],
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "HEDGEROW_DATABASE_URL": url},
+        [programs / "hedgerow", *arguments],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", **variables},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert done.returncode == 1
-    assert "pip install 'hedgerow-slim[postgresql]'" in done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service of this environment."""
+    data = tmp_path_factory.mktemp("origin") / "data"
+    with run_service(Path(sys.executable).parent, data) as service:
+        yield service
+
+
+def test_slim_wheel_runs_an_edge_process_in_150_mb(
+    dist: Path, origin: RunningService, tmp_path: Path
+) -> None:
+    folder = tmp_path / "venv"
+    programs = install_or_skip(str(dist / SLIM), folder)
+    assert any(folder.glob("lib/python*/site-packages/hedgerow/**/*.pyc"))
+    packages = next(folder.glob("lib/python*/site-packages"))
+    assert [each for each in EXTRAS if (packages / each).exists()] == []
+    assert measure_disk_mb(folder) < EDGE_LIMIT_MB
+    create_flag(origin)
+    with run_edge(programs, origin.url, rotate_secret(origin), tmp_path / "edge") as edge:
+        beside = replace(origin, url=edge.url, process=edge.process)
+        evaluate_and_capture(beside)
+        assert sum(beside.measure_resident_mb().values()) < EDGE_RESIDENT_LIMIT_MB
+    assert query_events(origin) == 1
+    login = {"HEDGEROW_SERVER_URL": origin.url, "HEDGEROW_PERSONAL_KEY": origin.personal_key}
+    listed = subprocess.run(
+        [programs / "hedgerow", "flags", "list"],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **login},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert "new-cart" in listed.stdout
+    for command in (["serve", "--port", "0"], ["doctor"], ["keys", "list"]):
+        said = run_failing(programs, tmp_path, *command)
+        assert said.startswith("hedgerow: The Python package ")
+        assert "pip install 'hedgerow-slim[server]'" in said
+    shutil.rmtree(folder)
+
+
+def test_slim_wheel_with_its_server_runs_flags_and_capture(dist: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "venv"
+    programs = install_or_skip(f"{dist / SLIM}[server]", folder)
+    packages = next(folder.glob("lib/python*/site-packages"))
+    others = (name for name, extra in EXTRAS.items() if extra != "server")
+    assert [name for name in others if (packages / name).exists()] == []
+    with run_service(programs, tmp_path / "data") as service:
+        use_flags_and_capture(service)
+        with pytest.raises(HTTPError) as refused:
+            query_events(service)
+        with refused.value:
+            assert refused.value.code == 503
+    url = "postgresql://hedgerow@127.0.0.1:1/hedgerow"
+    said = run_failing(programs, tmp_path, "serve", "--port", "0", HEDGEROW_DATABASE_URL=url)
+    assert "pip install 'hedgerow-slim[postgresql]'" in said
     shutil.rmtree(folder)

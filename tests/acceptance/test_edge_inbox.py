@@ -5,6 +5,7 @@ events as if the origin had been there.
 import base64
 import gzip
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -16,6 +17,7 @@ import httpx
 import pytest
 
 from tests.support.edge import LiveEdge, Origin, query
+from tests.support.faulty_proxy import Fault, FaultyProxy
 from tests.support.live import PROJECT_KEY, Installation, run_hedgerow, wait_for
 
 TIMEOUT_S = 120
@@ -309,6 +311,60 @@ def test_what_the_origin_refuses_for_good(origin: Origin, tmp_path: Path) -> Non
         assert [row[0] for row in query(origin, "SELECT event FROM events")] == ["kept"]
     missing = run_hedgerow("edge-inbox", "list", data=tmp_path / "other")
     assert "There is no inbox" in missing.stderr
+
+
+def test_a_request_that_the_origin_fails_at_is_set_aside(origin: Origin, tmp_path: Path) -> None:
+    """A proxy in front of the origin answers 500 to one of the requests."""
+    data = tmp_path / "edge"
+    with (
+        FaultyProxy(origin.address) as proxy,
+        LiveEdge(data, proxy.address, origin.secret, edge_inbox_give_up_s="1") as edge,
+    ):
+
+        def capture(name: str, suffix: str = "", **more: Any) -> None:
+            body = {"api_key": PROJECT_KEY, **build_event(name, **more)}
+            answer = httpx.post(f"{edge.address}/e/{suffix}", json=body, timeout=TIMEOUT_S)
+            assert answer.status_code == 200, answer.text
+
+        proxy.fail(Fault.ANSWERS_502, containing="/e/")
+        capture("before", distinct_id="ann")
+        capture("failing", "?case=failing", distinct_id="ann")
+        capture("after", distinct_id="ann")
+        capture("other", distinct_id="bob")
+        # The origin is away: this is no reason to give anything up.
+        proxy.wait_for_faults("/e/", times=6)
+        assert read_inbox(edge)["dead_letters"] == 0
+        proxy.fail(Fault.ANSWERS_500, containing="case=failing")
+        wait_until_sent(edge)
+        assert read_inbox(edge)["dead_letters"] == 1
+        events = "SELECT event FROM events ORDER BY event"
+        assert query(origin, events) == [["after"], ["before"], ["other"]]
+        found = json.loads(run_hedgerow("edge-inbox", "list", "--json", data=data).stdout)
+        [dead] = found["dead_letters"]
+        assert re.fullmatch(r"500 A server error occurred\. \(after \d+ attempts\)", dead["reason"])
+        proxy.heal()
+        assert "1 request(s)" in run_hedgerow("edge-inbox", "retry", data=data).stdout
+        wait_for(lambda: read_inbox(edge)["dead_letters"] == 0, TIMEOUT_S)
+        wait_until_sent(edge)
+    assert query(origin, events) == [["after"], ["before"], ["failing"], ["other"]]
+
+
+def test_nothing_is_set_aside_while_the_origin_is_not_ready(origin: Origin, tmp_path: Path) -> None:
+    """A proxy answers 500 to everything, then all is well."""
+    with (
+        FaultyProxy(origin.address) as proxy,
+        LiveEdge(tmp_path / "edge", proxy.address, origin.secret, edge_inbox_give_up_s="1") as edge,
+    ):
+        proxy.fail(Fault.ANSWERS_502)
+        body = {"api_key": PROJECT_KEY, **build_event("kept")}
+        assert httpx.post(f"{edge.address}/e/", json=body, timeout=TIMEOUT_S).status_code == 200
+        proxy.fail(Fault.ANSWERS_500)
+        # It asks whether the origin is ready when it could give the request up.
+        proxy.wait_for_faults("/_readiness", times=2)
+        assert read_inbox(edge)["dead_letters"] == 0
+        proxy.heal()
+        wait_until_sent(edge)
+    assert query(origin, "SELECT event FROM events") == [["kept"]]
 
 
 def test_refused_key_keeps_what_waits(origin: Origin, tmp_path: Path) -> None:

@@ -267,9 +267,14 @@ def test_metrics_are_those_of_prometheus(server: LiveServer, collector: Receiver
         assert len(point.bucket_counts) == len(point.explicit_bounds) + 1
 
 
-def test_the_dashboard_and_the_alert_rules_use_metrics_that_exist(server: LiveServer) -> None:
+def test_the_dashboard_and_the_alert_rules_use_metrics_that_exist(
+    server: LiveServer, tmp_path: Path
+) -> None:
     with server.client() as client:
         exposed = client.get("/metrics").text
+        secret = rotate_secret(client, 1)
+    with LiveEdge(tmp_path / "edge", server.address, secret) as edge:
+        exposed += httpx.get(f"{edge.address}/metrics", timeout=60).text
     kinds = dict(
         line.split()[2:4] for line in exposed.splitlines() if line.startswith("# TYPE hedgerow")
     )
@@ -281,6 +286,11 @@ def test_the_dashboard_and_the_alert_rules_use_metrics_that_exist(server: LiveSe
     assert len(expressions) > 20
     used = {name for each in expressions for name in re.findall(r"hedgerow_\w+", each)}
     assert used - kinds.keys() - buckets == set()
+    inbox = {name for name in kinds if name.startswith("hedgerow_edge_inbox_")}
+    assert inbox - used == {"hedgerow_edge_inbox_bytes"}
+    alerts = " ".join(expressions[-len(rules["groups"][0]["rules"]) :])
+    for name in ("oldest_age_seconds", "dead_letters", "send_failed_total"):
+        assert f"hedgerow_edge_inbox_{name}" in alerts
     for each in expressions:
         for name in re.findall(r"(?:rate|increase)\((hedgerow_\w+)", each):
             assert name in buckets or kinds[name] == "counter", each

@@ -8,11 +8,10 @@ from tools.dist import read_project
 
 from hedgerow.lib.optional_packages import EXTRAS, LazyPackage, MissingPackage, import_package
 
+# What the service imports at its start.
+AT_THE_START = {"cryptography", "maxminddb", "nh3", "sqlalchemy", "ttf_opensans"}
 # Large packages that neither flag evaluation nor the start of the service needs.
-ON_DEMAND = {
-    *(*EXTRAS, "aiohttp", "alembic", "jinja2", "jsonschema_rs", "nats", "pandas", "resvg_py"),
-    "urllib3",
-}
+ON_DEMAND = {*EXTRAS, "aiohttp", "nats", "pandas", "urllib3"} - AT_THE_START
 FRAMEWORKS = {"pydantic", "sqlalchemy", "uvicorn"}
 
 
@@ -33,6 +32,11 @@ def test_flag_evaluation_needs_no_framework() -> None:
 @pytest.mark.parametrize("module", ["http.sdk.decide", "cli.installation.serve"])
 def test_a_start_imports_no_large_package(module: str) -> None:
     assert list_imports(f"hedgerow.{module}") & ON_DEMAND == set()
+
+
+@pytest.mark.parametrize("module", ["edge.run", "cli.installation.edge"])
+def test_an_edge_process_imports_no_package_of_an_extra(module: str) -> None:
+    assert list_imports(f"hedgerow.{module}") & EXTRAS.keys() == set()
 
 
 def test_a_command_imports_no_rich() -> None:
@@ -57,7 +61,7 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delitem(sys.modules, "awscrt", raising=False)
     monkeypatch.delitem(sys.modules, "awscrt.http", raising=False)
     monkeypatch.setattr(sys, "path", [])
-    with pytest.raises(MissingPackage, match=r"pip install 'hedgerow-slim\[s3\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install 'hedgerow\[s3\]'"):
         import_package("awscrt.http")
     with pytest.raises(MissingPackage, match="awscrt"):
         _ = LazyPackage("awscrt.http").HttpRequest

@@ -22,6 +22,11 @@ BAD_GATEWAY: tuple[int, Mapping[str, str], bytes] = (
     {"content-type": "text/html"},
     b"<html><head><title>502 Bad Gateway</title></head></html>\r\n",
 )
+SERVER_ERROR: tuple[int, Mapping[str, str], bytes] = (
+    500,
+    {"content-type": "application/json"},
+    b'{"type": "server_error", "code": "error", "detail": "A server error occurred."}',
+)
 HOP_BY_HOP_HEADERS = {
     "connection",
     "content-length",
@@ -37,6 +42,7 @@ class Fault(Enum):
     CUTS_REQUESTS = "cuts requests"
     LOSES_ANSWERS = "loses answers"  # after the server has handled the request
     CUTS_ANSWERS = "cuts answers"
+    ANSWERS_500 = "answers 500"
     ANSWERS_502 = "answers 502"
     DELAYS = "delays requests"  # and forwards them even if the client has left
 
@@ -124,7 +130,9 @@ class FaultyProxy:
             self._record(handler, 0)
             _reset_connection(handler)
             return
-        if fault is Fault.ANSWERS_502:
+        if fault is Fault.ANSWERS_500:
+            status, headers, content = SERVER_ERROR
+        elif fault is Fault.ANSWERS_502:
             status, headers, content = BAD_GATEWAY
         else:
             with self._count_forwarded():

@@ -1,7 +1,7 @@
 """Which processes can share an installation: several need PostgreSQL and ClickHouse."""
 
 from hedgerow.errors import OperatorError
-from hedgerow.lib.optional_packages import is_installed
+from hedgerow.lib.optional_packages import build_install_command, is_installed
 from hedgerow.settings import Settings
 
 SPLIT_EVENTS = (
@@ -38,8 +38,8 @@ def require_stream(settings: Settings) -> None:
         )
     if not is_installed("nats"):
         raise OperatorError(
-            "HEDGEROW_INBOX_URL needs the Python package nats-py. Install it with `pip install "
-            "'hedgerow[nats]'`."
+            "HEDGEROW_INBOX_URL needs the Python package nats-py. Install it with "
+            f"`{build_install_command('nats')}`."
         )
 
 

@@ -8,7 +8,7 @@ import typer
 from hedgerow import __version__
 from hedgerow.cli.commands import RootGroup
 from hedgerow.errors import AppError, NotFound, OperatorError
-from hedgerow.lib.optional_packages import MissingPackage
+from hedgerow.lib.optional_packages import MissingPackage, name_missing_extra
 from hedgerow.lib.text import escape_control_characters
 from hedgerow.lib.tokens import redact_secrets
 from hedgerow.settings import SettingError
@@ -58,7 +58,8 @@ def run_reporting_errors(run: Callable[[], object]) -> None:
     """An expected failure prints one line on stderr, and exits with status 1 or the status of its
     error."""
     try:
-        run()
+        with name_missing_extra():
+            run()
     except (AppError, SettingError, OperatorError, MissingPackage) as error:
         field = f"{error.attr}: " if isinstance(error, AppError) and error.attr else ""
         # The text may come from another service, so secrets and line breaks are removed.

@@ -56,7 +56,11 @@ async def run_edge(
     services = EdgeServices(
         settings, state, directory, flag_cache, client, inbox=inbox, spans=spans
     )
-    sender = None if inbox is None else InboxSender(inbox, client)
+    sender = (
+        None
+        if inbox is None
+        else InboxSender(inbox, client, give_up_s=settings.edge_inbox_give_up_s)
+    )
 
     def on_contact() -> None:
         services.patience.record_success()
@@ -200,8 +204,13 @@ def _build_inbox_gauges(
     yield f"{name}requests", "Captured requests that wait for the origin.", inbox.number
     yield f"{name}bytes", "Size of what waits, and of the dead letters.", inbox.size
     yield f"{name}oldest_age_seconds", "How long the oldest has waited.", _find_age_s(inbox)
-    yield f"{name}dead_letters", "Stored requests that the origin has refused.", inbox.dead.number
+    yield f"{name}dead_letters", "Stored requests that were given up.", inbox.dead.number
     yield f"{name}stored_total", "Captured requests that were stored.", inbox.stored
+    yield (
+        f"{name}send_failed_total",
+        "Attempts to send a stored request that failed.",
+        sender.failed_attempts,
+    )
     yield f"{name}sent_total", "Stored requests that the origin has accepted.", sender.sent
 
 

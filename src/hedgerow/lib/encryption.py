@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-
 from hedgerow.lib import jsonio
+from hedgerow.lib.optional_packages import LazyPackage
+
+fernet = LazyPackage("cryptography.fernet")
 
 
 class DecryptionError(Exception):
@@ -20,7 +21,7 @@ class Cipher(Protocol):
 
 
 def generate_encryption_key() -> str:
-    return Fernet.generate_key().decode()
+    return str(fernet.Fernet.generate_key().decode())
 
 
 class EncryptionKeys(Cipher):
@@ -28,13 +29,13 @@ class EncryptionKeys(Cipher):
 
     def __init__(self, keys: Sequence[str]) -> None:
         """Raise ValueError if one of them is not a valid key."""
-        self._fernet = MultiFernet([Fernet(key) for key in keys])
+        self._fernet = fernet.MultiFernet([fernet.Fernet(key) for key in keys])
 
     def encrypt(self, value: Any) -> str:
-        return self._fernet.encrypt(jsonio.encode(value)).decode()
+        return str(self._fernet.encrypt(jsonio.encode(value)).decode())
 
     def decrypt(self, encrypted: str) -> Any:
         try:
             return jsonio.parse(self._fernet.decrypt(encrypted.encode()))
-        except InvalidToken:
+        except fernet.InvalidToken:
             raise DecryptionError from None

@@ -2,21 +2,35 @@
 has them: the wheel `hedgerow-slim` leaves them to its extras.
 """
 
-from importlib import import_module
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from typing import Any
 
 # The extra of pyproject.toml that installs each package.
 EXTRAS = {
+    "aiosmtplib": "server",
+    "alembic": "server",
     "awscrt": "s3",
     "chdb": "embedded",
     "clickhouse_connect": "clickhouse",
+    "cryptography": "server",
+    "jinja2": "server",
+    "jsonschema_rs": "server",
+    "jwt": "server",
     "liquid": "liquid",
+    "maxminddb": "server",
+    "nats": "nats",
+    "nh3": "server",
     "numpy": "experiments",
     "opentelemetry": "otel",
     "psycopg": "postgresql",
     "pyarrow": "parquet",
+    "resvg_py": "server",
     "scipy": "experiments",
+    "sqlalchemy": "server",
+    "ttf_opensans": "server",
 }
 
 
@@ -25,20 +39,33 @@ class MissingPackage(ImportError):
 
     def __init__(self, package: str) -> None:
         super().__init__(
-            f"The Python package {package} is not installed. Install it with `pip install "
-            f"'hedgerow-slim[{EXTRAS[package]}]'`."
+            f"The Python package {package} is not installed. Install it with "
+            f"`{build_install_command(EXTRAS[package])}`."
         )
 
 
-def import_package(name: str) -> Any:
-    """Import a module. Raises MissingPackage if it needs an optional package that is missing."""
+def build_install_command(extra: str) -> str:
+    """Return the command that adds an extra to the wheel that is installed: one of two."""
+    is_slim = any(metadata.distributions(name="hedgerow-slim"))
+    return f"pip install '{'hedgerow-slim' if is_slim else 'hedgerow'}[{extra}]'"
+
+
+@contextmanager
+def name_missing_extra() -> Iterator[None]:
+    """Raise MissingPackage if an import of the block lacks an optional package."""
     try:
-        return import_module(name)
+        yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:
             raise
         raise MissingPackage(package) from error
+
+
+def import_package(name: str) -> Any:
+    """Import a module. Raises MissingPackage if it needs an optional package that is missing."""
+    with name_missing_extra():
+        return import_module(name)
 
 
 def is_installed(package: str) -> bool:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 def list_inbox(data: DataOption = None, as_json: JsonOption = False) -> None:
     """Show how much waits for the origin, and list the dead letters.
 
-    A dead letter is a request that was acknowledged and that the origin has refused for good, with
-    its reason. It stays until you retry or discard it. The edge process may be running.
+    A dead letter is a request that was acknowledged and that the origin has refused for good, or
+    answered with 500 for too long, with its reason. It stays until you retry or discard it. The
+    edge process may be running.
     """
 
     def read(file: InboxFile) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The file of the inbox. Its methods block, and one thread at a time calls them.
 
-It has the requests that wait, and the dead letters: those that the origin has refused for good.
+It has the requests that wait, and the dead letters: those that the origin has refused for good, or
+has failed at for too long.
 """
 
 import os

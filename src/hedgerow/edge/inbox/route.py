@@ -16,7 +16,7 @@ from hedgerow.edge.forwarding import (
 )
 from hedgerow.edge.inbox.file import WaitingRequest
 from hedgerow.edge.inbox.queue import Inbox
-from hedgerow.edge.inbox.sender import is_key_refused
+from hedgerow.edge.inbox.sender import AWAY, is_key_refused
 from hedgerow.edge.state import NO_ORIGIN, EdgeState
 from hedgerow.errors import AppError, Unavailable
 from hedgerow.http.auth.project_key import InvalidProjectKey
@@ -34,8 +34,6 @@ from hedgerow.projects.model import ProjectId
 
 # Clients wait for ten seconds or longer. What takes more time than this is stored.
 ATTEMPT_TIMEOUT_S = 5.0
-# Answers of an origin that is not there, or of the proxy in front of it.
-AWAY = frozenset((502, 503, 504))
 # Above this, a request waits for all before it, and all after wait for it.
 MAX_KEYS = 100
 

@@ -1,7 +1,9 @@
 """Sends the requests of the inbox on, in their order for each person and group."""
 
 import asyncio
+import time
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -27,6 +29,11 @@ FIRST_PAUSE_S = 0.25
 MAX_PAUSE_S = 30.0
 # How often to look for dead letters that a command lets wait again.
 RELOAD_INTERVAL_S = 5.0
+# Answers of an origin that is not there, or of the proxy in front of it.
+AWAY = frozenset((502, 503, 504))
+# A request is given up after so many attempts at least, and not before `give_up_s` has passed.
+MIN_ATTEMPTS = 5
+PROBE = OriginRequest(method="GET", path="/_readiness", headers=(), body=b"", timeout_s=5.0)
 # Answers after which the same request may succeed later, beside those of 500 and above.
 TEMPORARY = frozenset((408, 425, 429))
 
@@ -39,13 +46,27 @@ class Outcome(Enum):
     NOT_SENT = "not sent"
 
 
+@dataclass(slots=True, kw_only=True)
+class _Failing:
+    """The first request of a project that the origin answers with an error of its own."""
+
+    request_id: int
+    since_s: float
+    attempts: int = 0
+
+
 class InboxSender:
-    def __init__(self, inbox: Inbox, client: OriginClient) -> None:
+    """`give_up_s` is how long the origin may answer the same request with an error of its own."""
+
+    def __init__(self, inbox: Inbox, client: OriginClient, *, give_up_s: float) -> None:
         self._inbox = inbox
         self._client = client
+        self._give_up_s = give_up_s
         self._contact = asyncio.Event()
         self._problems: dict[ProjectId, str] = {}
+        self._failing: dict[ProjectId, _Failing] = {}
         self.sent = 0
+        self.failed_attempts = 0
 
     def wake(self) -> None:
         """The origin answers again: try now."""
@@ -93,9 +114,12 @@ class InboxSender:
         self._inbox.set_oldest(project_id, requests[0].receipt.received_us)
         window = _Window(self, source.key)
         outcomes = await window.send(requests)
+        given_up = await self._find_hopeless(project_id, window.failures)
+        if given_up is not None:
+            outcomes[given_up] = Outcome.REFUSED
         sent = [each for each in requests if outcomes.get(each.id) is Outcome.SENT]
         refused = [
-            (each, window.reasons[each.id])
+            (each, window.reasons.get(each.id) or self._describe_failing(project_id, window))
             for each in requests
             if outcomes.get(each.id) is Outcome.REFUSED
         ]
@@ -109,13 +133,42 @@ class InboxSender:
         if sent or refused:
             await self._inbox.finish(sent, refused)
             self.sent += len(sent)
-        if window.problem:
+        if given_up is not None:
+            del self._failing[project_id]
+        elif window.problem:
             self._report(project_id, window.problem)
             return False
         if project_id in self._problems:
             _log.info("stored requests are sent on again", project_id=project_id)
             del self._problems[project_id]
         return True
+
+    async def _find_hopeless(
+        self, project_id: ProjectId, failures: Mapping[int, str]
+    ) -> int | None:
+        """Return the request to give up, if any. One at a time: the origin may fail at all of them
+        for a while. Failures count only while the origin answers otherwise."""
+        if not failures:
+            self._failing.pop(project_id, None)
+            return None
+        now_s, id = time.monotonic(), min(failures)
+        failing = self._failing.get(project_id)
+        if failing is None or failing.request_id != id:
+            failing = self._failing[project_id] = _Failing(request_id=id, since_s=now_s)
+        failing.attempts += 1
+        is_long = failing.attempts >= MIN_ATTEMPTS and now_s - failing.since_s >= self._give_up_s
+        return id if is_long and await self._is_origin_ready() else None
+
+    async def _is_origin_ready(self) -> bool:
+        try:
+            # A proxy may hide the path.
+            return (await self._client.forward(PROBE)).status < 500
+        except OriginUnreachable:
+            return False
+
+    def _describe_failing(self, project_id: ProjectId, window: "_Window") -> str:
+        failing = self._failing[project_id]
+        return f"{window.failures[failing.request_id]} (after {failing.attempts} attempts)"
 
     async def send_one(self, request: WaitingRequest, key: str) -> OriginResponse:
         receipt = (HEADER.decode(), request.receipt.encode(key))
@@ -145,9 +198,11 @@ class _Window:
         self._key = key
         self._places = asyncio.Semaphore(MAX_PARALLEL)
         self.problem = ""
+        # Why the origin refuses a request for good, and why it fails at others.
         self.reasons: dict[int, str] = {}
+        self.failures: dict[int, str] = {}
 
-    async def send(self, requests: Sequence[WaitingRequest]) -> Mapping[int, Outcome]:
+    async def send(self, requests: Sequence[WaitingRequest]) -> dict[int, Outcome]:
         tasks: dict[int, asyncio.Task[Outcome]] = {}
         last_of_key: dict[int, asyncio.Task[Outcome]] = {}
         barrier: asyncio.Task[Outcome] | None = None
@@ -179,6 +234,7 @@ class _Window:
             response = await self._sender.send_one(request, self._key)
         except OriginUnreachable as error:
             self.problem = str(error)
+            self._sender.failed_attempts += 1
             return Outcome.NOT_SENT
         if response.status < 300:
             return Outcome.SENT
@@ -186,7 +242,10 @@ class _Window:
         if is_refused_for_good(response):
             self.reasons[request.id] = reason
             return Outcome.REFUSED
+        if response.status >= 500 and response.status not in AWAY:
+            self.failures[request.id] = reason
         self.problem = reason
+        self._sender.failed_attempts += 1
         return Outcome.NOT_SENT
 
 

@@ -352,6 +352,11 @@ def translate_error(error: Error | OSError) -> Exception:
     return error
 
 
+def describe_error(error: Exception) -> str:
+    """Return the message of a driver error in one line of bounded length."""
+    return " ".join(str(error).split())[:300]
+
+
 def _build_limit_error(detail: str) -> AppError:
     return Invalid(detail, code="query_limit_exceeded")
 

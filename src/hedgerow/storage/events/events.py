@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import structlog
 from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import Error
 
 from hedgerow.errors import Invalid, OperatorError
 from hedgerow.events.deletion import CountableEvents, EventSelection
@@ -27,6 +28,7 @@ from hedgerow.storage.events.clickhouse import (
     INSERT_TIMEOUT_S,
     ClickHousePool,
     PooledClient,
+    describe_error,
     fetch_rows,
 )
 from hedgerow.storage.events.column_move import (
@@ -95,8 +97,12 @@ class ClickHouseEventStore(CountableEvents):
         return self._pool.damage_count
 
     async def check(self) -> StoreFindings:
-        """Look for missing columns and damaged parts. A server checks its files itself."""
-        return await run_in_thread(self._check)
+        """Look for missing columns and damaged parts. A server checks its files itself. Raises
+        OperatorError if it refuses that, for example for lack of rights."""
+        try:
+            return await run_in_thread(self._check)
+        except Error as error:
+            raise OperatorError(f"ClickHouse refuses: {describe_error(error)}") from error
 
     async def prepare(self) -> None:
         """Create the tables. Any first call would do so too."""

@@ -9,7 +9,7 @@ from uuid import uuid4
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import Error
 
-from hedgerow.storage.events.clickhouse import connect_server, fetch_rows
+from hedgerow.storage.events.clickhouse import connect_server, describe_error, fetch_rows
 from hedgerow.storage.events.schema import INSERT_SETTINGS
 from hedgerow.storage.events.table_layout import TableLayout, find_layout
 
@@ -28,7 +28,7 @@ def check_server(url: str, timeout_s: float) -> list[Finding]:
             layout = find_layout(client) or TableLayout(table="")
             return list(_check(client, layout))
     except (Error, OSError) as error:
-        return [("problem", "ClickHouse", _describe(error))]
+        return [("problem", "ClickHouse", describe_error(error))]
     finally:
         pool.close()
 
@@ -40,7 +40,7 @@ def _check(client: Client, layout: TableLayout) -> Iterator[Finding]:
             yield from check(client, layout)
         except Error as error:
             name = check.__name__.removeprefix("_check_").replace("_", " ")
-            yield "problem", f"ClickHouse {name}", _describe(error)
+            yield "problem", f"ClickHouse {name}", describe_error(error)
 
 
 def _check_version(client: Client, layout: TableLayout) -> Iterator[Finding]:
@@ -124,7 +124,3 @@ def _check_round_trip(client: Client, layout: TableLayout) -> Iterator[Finding]:
     else:
         detail = f"a row that was written twice was read {row['number']} times, not once"
         yield "problem", "ClickHouse round trip", detail
-
-
-def _describe(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]
