@@ -115,6 +115,14 @@ def test_trend_is_asked_saved_and_put_on_a_new_dashboard(page: Page, server: Liv
     expect(page.get_by_role("switch", name="Show on Weekly")).to_have_attribute(
         "aria-checked", "true"
     )
+    for state in ("false", "true"):
+        page.get_by_role("dialog").get_by_text("Weekly", exact=True).click()
+        expect(page.get_by_role("switch", name="Show on Weekly")).to_have_attribute(
+            "aria-checked", state
+        )
+    search = page.get_by_role("dialog").locator(".search").bounding_box()
+    assert search is not None
+    assert search["height"] < 60
     with server.client() as client:
         [saved] = client.get(f"{API}/insights/", params={"search": "Free signups"}).json()[
             "results"
@@ -263,6 +271,21 @@ def test_query_is_saved_and_opened_again(page: Page, server: LiveServer) -> None
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_role("cell", name="42")).to_be_visible()
     assert find_violations(page) == []
+
+
+def test_query_is_canceled(page: Page, server: LiveServer) -> None:
+    page.goto(f"{server.address}/project/1/sql")
+    expect(page.get_by_text("Nothing has run yet")).to_be_visible()
+    network = page.context.new_cdp_session(page)
+    network.send("Network.enable")
+    slow = {"offline": False, "latency": 60_000, "downloadThroughput": -1, "uploadThroughput": -1}
+    network.send("Network.emulateNetworkConditions", slow)
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("The query was canceled")).to_be_visible()
+    network.send("Network.emulateNetworkConditions", {**slow, "latency": 0})
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_role("table")).to_be_visible()
 
 
 def test_alert_is_made_fires_and_is_deleted(page: Page, server: LiveServer) -> None:
