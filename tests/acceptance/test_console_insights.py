@@ -41,6 +41,8 @@ def send_events(server: LiveServer) -> None:
             at = noon - timedelta(days=1 + number % 5, minutes=-step)
             plan = HOSTILE if number == 9 else "pro" if number % 2 else "free"
             properties = {"plan": plan, "amount": 10 + number, "$set": {"plan": plan}}
+            if name == "paid":
+                properties["method"] = "card"
             sent = {"event": name, "distinct_id": f"p{number}", "timestamp": at.isoformat()}
             batch.append({**sent, "properties": properties})
     with server.client() as client:
@@ -92,6 +94,11 @@ def test_trend_is_asked_saved_and_put_on_a_new_dashboard(page: Page, server: Liv
     values = page.get_by_role("combobox", name="Filter 1, values")
     values.click()
     page.get_by_role("option", name="free").click()
+    breakdown = page.get_by_role("combobox", name="Breakdown", exact=True)
+    for text, option in (("method", "method other events"), ("plan", "plan event")):
+        breakdown.fill(text)
+        expect(page.get_by_role("option", name=option)).to_be_visible()
+    breakdown.fill("")
     page.get_by_label("Period", exact=True).select_option("Last 7 days")
     table = page.get_by_role("region", name="New insight, as a table")
     expect(table.get_by_role("row")).to_have_count(9)
