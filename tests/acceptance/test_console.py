@@ -1,7 +1,9 @@
 """The console in Chromium over a live service. Every test ends without errors in the console of the
 browser and without refused requests that it did not cause on purpose."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,6 +32,19 @@ HOSTILE = (
     "\u202egnp.exe",
     "x" * 20_000,
 )
+SLOW_4G = {
+    "offline": False,
+    "latency": 150,
+    "downloadThroughput": 200_000,
+    "uploadThroughput": 90_000,
+}
+MAX_SHIFT = 0.02
+WATCH_SHIFTS = """
+window.shifts = 0
+new PerformanceObserver(list => {
+  for (const each of list.getEntries()) if (!each.hadRecentInput) window.shifts += each.value
+}).observe({ type: 'layout-shift', buffered: true })
+"""
 # Generous: the machine may be busy.
 expect.set_options(timeout=30_000)
 
@@ -197,6 +212,13 @@ def test_editor_shows_who_gets_a_draft_and_why(page: Page, server: LiveServer) -
     page.get_by_role("option", name="p7").click()
     expect(tried).to_contain_text("plan is pro — is free")
     expect(tried).not_to_contain_text("No stored person")
+    # A person who was chosen by email stays shown by email, and is found by it again.
+    person.fill(HOSTILE[0])
+    page.get_by_role("listbox", name="Person").get_by_role("option").first.click()
+    expect(person).to_have_value(HOSTILE[0])
+    page.keyboard.press("Enter")
+    expect(tried).to_contain_text("plan is pro — is free")
+    expect(tried).not_to_contain_text("No stored person")
     assert find_violations(page) == []
     page.get_by_role("button", name="Review and save").click()
     dialog = page.get_by_role("dialog", name="Review the new flag")
@@ -275,6 +297,42 @@ def test_page_is_accessible_with_hostile_data(page: Page, path: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert dialogs == []
+
+
+def list_routes() -> list[str]:
+    """The pages without a parameter, or with an optional one, as the source of the console has
+    them: a new page is tested from its first day."""
+    source = (Path(__file__).parents[2] / "console" / "src" / "app.tsx").read_text()
+    routes = re.findall(r'<Route path="/project/:project/([^"]+)"', source)
+    return [
+        each
+        for each in (re.sub(r"/:\w+\?", "", route) for route in routes)
+        if not set(each) & set(":*")
+    ]
+
+
+def test_each_route_is_accessible_on_a_slow_network_and_a_phone(
+    page: Page, server: LiveServer
+) -> None:
+    """A page keeps its place while it loads: nothing moves when the data arrives."""
+    page.add_init_script(WATCH_SHIFTS)
+    network = page.context.new_cdp_session(page)
+    network.send("Network.enable")
+    network.send("Network.emulateNetworkConditions", SLOW_4G)
+    found: dict[str, Any] = {}
+    routes = list_routes()
+    for route in routes:
+        page.goto(f"{server.address}/project/1/{route}")
+        wait_until_whole(page)
+        shift = page.evaluate("shifts")
+        problems = find_violations(page)
+        page.set_viewport_size({"width": 390, "height": 844})
+        width = page.evaluate("document.documentElement.scrollWidth")
+        page.set_viewport_size({"width": 1280, "height": 720})
+        if problems or width > 390 or shift > MAX_SHIFT:
+            found[route] = (problems, width, shift)
+    assert found == {}
+    assert len(routes) > 20
 
 
 def test_person_with_hostile_properties(page: Page, server: LiveServer) -> None:

@@ -41,6 +41,8 @@ def send_events(server: LiveServer) -> None:
             at = noon - timedelta(days=1 + number % 5, minutes=-step)
             plan = HOSTILE if number == 9 else "pro" if number % 2 else "free"
             properties = {"plan": plan, "amount": 10 + number, "$set": {"plan": plan}}
+            if name == "paid":
+                properties["method"] = "card"
             sent = {"event": name, "distinct_id": f"p{number}", "timestamp": at.isoformat()}
             batch.append({**sent, "properties": properties})
     with server.client() as client:
@@ -92,6 +94,11 @@ def test_trend_is_asked_saved_and_put_on_a_new_dashboard(page: Page, server: Liv
     values = page.get_by_role("combobox", name="Filter 1, values")
     values.click()
     page.get_by_role("option", name="free").click()
+    breakdown = page.get_by_role("combobox", name="Breakdown", exact=True)
+    for text, option in (("method", "method other events"), ("plan", "plan event")):
+        breakdown.fill(text)
+        expect(page.get_by_role("option", name=option)).to_be_visible()
+    breakdown.fill("")
     page.get_by_label("Period", exact=True).select_option("Last 7 days")
     table = page.get_by_role("region", name="New insight, as a table")
     expect(table.get_by_role("row")).to_have_count(9)
@@ -115,6 +122,14 @@ def test_trend_is_asked_saved_and_put_on_a_new_dashboard(page: Page, server: Liv
     expect(page.get_by_role("switch", name="Show on Weekly")).to_have_attribute(
         "aria-checked", "true"
     )
+    for state in ("false", "true"):
+        page.get_by_role("dialog").get_by_text("Weekly", exact=True).click()
+        expect(page.get_by_role("switch", name="Show on Weekly")).to_have_attribute(
+            "aria-checked", state
+        )
+    search = page.get_by_role("dialog").locator(".search").bounding_box()
+    assert search is not None
+    assert search["height"] < 60
     with server.client() as client:
         [saved] = client.get(f"{API}/insights/", params={"search": "Free signups"}).json()[
             "results"
@@ -263,6 +278,21 @@ def test_query_is_saved_and_opened_again(page: Page, server: LiveServer) -> None
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_role("cell", name="42")).to_be_visible()
     assert find_violations(page) == []
+
+
+def test_query_is_canceled(page: Page, server: LiveServer) -> None:
+    page.goto(f"{server.address}/project/1/sql")
+    expect(page.get_by_text("Nothing has run yet")).to_be_visible()
+    network = page.context.new_cdp_session(page)
+    network.send("Network.enable")
+    slow = {"offline": False, "latency": 60_000, "downloadThroughput": -1, "uploadThroughput": -1}
+    network.send("Network.emulateNetworkConditions", slow)
+    page.get_by_role("button", name="Run").click()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("The query was canceled")).to_be_visible()
+    network.send("Network.emulateNetworkConditions", {**slow, "latency": 0})
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_role("table")).to_be_visible()
 
 
 def test_alert_is_made_fires_and_is_deleted(page: Page, server: LiveServer) -> None:

@@ -76,9 +76,11 @@ export function QueryPage() {
         </>
       }
     >
-      <Suspense fallback={<Loading rows={4} />}>
-        <SqlEditor key={opened} label={t("Query text")} value={text} onChange={setText} onRun={start} problem={error ? { ...findErrorPlace(error.detail), message: error.detail } : null} />
-      </Suspense>
+      <div class="editor-place">
+        <Suspense fallback={<Loading rows={4} />}>
+          <SqlEditor key={opened} label={t("Query text")} value={text} onChange={setText} onRun={start} problem={error ? { ...findErrorPlace(error.detail), message: error.detail } : null} />
+        </Suspense>
+      </div>
       {error && (
         <p class="notice bad" role="alert">
           {error.detail}
@@ -94,6 +96,8 @@ export function QueryPage() {
           ) : (
             <Empty title={t("No rows")}>{t("The query ran, and nothing matches it.")}</Empty>
           )
+        ) : run.isError ? (
+          <Empty title={t("The query was canceled")}>{t("Run it again, or narrow it to fewer days.")}</Empty>
         ) : (
           <Empty title={t("Nothing has run yet")}>{t("Press Ctrl Enter or Cmd Enter in the editor.")}</Empty>
         )}

@@ -98,7 +98,7 @@ export function Actions({ experiment, results, path }: { experiment: Experiment;
       />
       {dialog(
         "launch",
-        t("Launch {name}?", { name: experiment.name }),
+        t("Launch “{name}”?", { name: experiment.name }),
         t("Launch"),
         <>
           <p>{t("The flag {key} is turned on with {n} variants. Exposures count from now on.", { key: flag.key, n: variants.length })}</p>
@@ -107,7 +107,7 @@ export function Actions({ experiment, results, path }: { experiment: Experiment;
       )}
       {dialog(
         "end",
-        t("End {name}?", { name: experiment.name }),
+        t("End “{name}”?", { name: experiment.name }),
         t("End the experiment"),
         <>
           <p>{t("Counting stops with {n} persons. The flag stays as it is: people keep their variants.", { n: formatNumber(people) })}</p>
@@ -128,15 +128,15 @@ export function Actions({ experiment, results, path }: { experiment: Experiment;
           {status === "running" && closingFields}
         </>,
       )}
-      {dialog("archive", t("Archive {name}?", { name: experiment.name }), t("Archive"), <p>{t("It leaves the list; the filter Archived shows it. Results and flag stay.")}</p>)}
+      {dialog("archive", t("Archive “{name}”?", { name: experiment.name }), t("Archive"), <p>{t("It leaves the list; the filter Archived shows it. Results and flag stay.")}</p>)}
       {dialog(
         "reset",
-        t("Reset {name}?", { name: experiment.name }),
+        t("Reset “{name}”?", { name: experiment.name }),
         t("Reset to a draft"),
         <p>{t("{n} persons no longer count, and the conclusion is cleared. Flag and events stay. This cannot be undone.", { n: formatNumber(people) })}</p>,
         true,
       )}
-      {dialog("delete", t("Delete {name}?", { name: experiment.name }), t("Delete the experiment"), <p>{t("The flag {key} and all events stay; {n} persons were counted. You can undo it.", { key: flag.key, n: formatNumber(people) })}</p>, true)}
+      {dialog("delete", t("Delete “{name}”?", { name: experiment.name }), t("Delete the experiment"), <p>{t("The flag {key} and all events stay; {n} persons were counted. You can undo it.", { key: flag.key, n: formatNumber(people) })}</p>, true)}
     </>
   );
 }

@@ -164,6 +164,7 @@ export function TryPerson({ draft, id }: { draft: Draft; id: number | null }) {
     queryFn: ({ signal }) => get<Page<Person>>(`${api}/persons/`, { search, limit: 8 }, signal),
     staleTime: 30_000,
   });
+  const options = (found.data?.results ?? []).map((each) => ({ value: each.distinct_ids[0] ?? each.uuid, label: each.name }));
   const body = useSettled(isComplete(draft) && person ? JSON.stringify({ ...toPreviewed(draft, id), active: draft.active, distinct_id: person }) : "", SETTLE_MS);
   const explained = useQuery({
     queryKey: ["explain", api, body],
@@ -188,12 +189,13 @@ export function TryPerson({ draft, id }: { draft: Draft; id: number | null }) {
           label={t("Person")}
           placeholder={t("Email or distinct id")}
           value={text}
-          options={(found.data?.results ?? []).map((each) => ({ value: each.distinct_ids[0] ?? each.uuid, label: each.name }))}
+          options={options}
           isLoading={found.isFetching}
           onInput={setText}
           onChoose={(value) => {
-            setPerson(value);
-            setText(value);
+            const chosen = options.find((each) => each.value === value || each.label === value);
+            setPerson(chosen?.value ?? value);
+            setText(chosen?.label ?? value);
           }}
         />
         {person && stored.data?.results.length === 0 && <p class="notice warn">{t("No stored person has the distinct id {id}. A new person with this id would get:", { id: person })}</p>}

@@ -41,12 +41,19 @@ export function SendFirstEvent() {
   );
 }
 
-/** Return the steps with whether they are done; undefined until it is known. */
-function useSteps(hasEvents: boolean): { label: string; to: string; isDone: boolean }[] | undefined {
+interface Step {
+  label: string;
+  to: string;
+  isDone: boolean;
+}
+
+/** Return the steps with whether they are done, none if it cannot be known; undefined while loading. */
+export function useSteps(hasEvents: boolean): Step[] | undefined {
   const { api, root } = useProject();
   const flags = useQuery({ queryKey: ["flags", api, "any"], queryFn: () => get<PageOf<Flag>>(`${api}/feature_flags/`, { limit: 1 }) });
   const members = useQuery({ queryKey: ["members", "count"], queryFn: () => get<PageOf<MemberItem>>("/api/organizations/@current/members/", { limit: 1 }), retry: false });
-  if (!flags.data || members.isPending) return undefined;
+  if (flags.isPending || members.isPending) return undefined;
+  if (!flags.data) return [];
   return [
     { label: t("Send an event"), to: `${root}/activity/live`, isDone: hasEvents },
     { label: t("Create a feature flag and see who gets it"), to: `${root}/feature_flags/new`, isDone: flags.data.count > 0 },
@@ -55,9 +62,8 @@ function useSteps(hasEvents: boolean): { label: string; to: string; isDone: bool
 }
 
 /** The steps of a newcomer, until all are done. */
-export function FirstSteps({ hasEvents }: { hasEvents: boolean }) {
-  const steps = useSteps(hasEvents);
-  if (!steps || steps.every((each) => each.isDone)) return null;
+export function FirstSteps({ steps }: { steps: Step[] }) {
+  if (steps.every((each) => each.isDone)) return null;
   return (
     <Panel title={t("First steps")}>
       <ol class="body stack steps">

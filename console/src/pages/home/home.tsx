@@ -9,9 +9,9 @@ import { useProject } from "../../shell/project";
 import { useRights } from "../../shell/rights";
 import { Page } from "../../ui/page";
 import { Ago, Value } from "../../ui/show";
-import { Await, Empty } from "../../ui/states";
+import { Await, Empty, Loading } from "../../ui/states";
 import { notify } from "../../ui/toasts";
-import { FirstSteps, SendFirstEvent } from "./first-steps";
+import { FirstSteps, SendFirstEvent, useSteps } from "./first-steps";
 
 const MINUTES = 60;
 const EVERY_MS = 15_000;
@@ -28,6 +28,7 @@ export function HomePage() {
   // Whether the page has waited for it.
   const [hasWaited, setWaited] = useState(false);
   const hasEvents = newest.data && newest.data.results.length > 0;
+  const steps = useSteps(!!hasEvents);
   useEffect(() => {
     if (hasEvents === false) setWaited(true);
     if (hasEvents && hasWaited) notify(t("The first event has arrived."));
@@ -35,14 +36,19 @@ export function HomePage() {
   return (
     <Page title={project?.name ?? t("Home")} sub={t("What arrives, what changed, and what to do next")}>
       <Await query={newest}>
-        {(page) => (
-          <>
-            {page.results.length ? <Figures newest={page.results[0]!} /> : <SendFirstEvent />}
-            <FirstSteps hasEvents={page.results.length > 0} />
-          </>
-        )}
+        {(page) =>
+          steps ? (
+            <>
+              {page.results.length ? <Figures newest={page.results[0]!} /> : <SendFirstEvent />}
+              <FirstSteps steps={steps} />
+            </>
+          ) : (
+            <Loading />
+          )
+        }
       </Await>
-      <div class="columns">
+      {/* It loads at once, and is shown when nothing above it can move it anymore. */}
+      <div class="columns" hidden={newest.isPending || !steps}>
         <Attention />
         <Recent />
       </div>

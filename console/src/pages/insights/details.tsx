@@ -100,14 +100,16 @@ export function DashboardsDialog({ insight, onClose }: { insight: Insight; onClo
           {(page) => (
             <ul class="stack s" aria-label={t("Dashboards")}>
               {page.results.map((each) => (
-                <li key={each.id} class="row spread">
-                  <Value value={each.name || t("Dashboard {id}", { id: String(each.id) })} maxChars={80} />
-                  <Switch
-                    isOn={shown.includes(each.id)}
-                    disabled={change.isPending}
-                    label={t("Show on {name}", { name: each.name })}
-                    onChange={(isOn) => change.mutate(isOn ? [...shown, each.id] : shown.filter((id) => id !== each.id))}
-                  />
+                <li key={each.id}>
+                  <label class="row spread">
+                    <Value value={each.name || t("Dashboard {id}", { id: String(each.id) })} maxChars={80} />
+                    <Switch
+                      isOn={shown.includes(each.id)}
+                      disabled={change.isPending}
+                      label={t("Show on {name}", { name: each.name })}
+                      onChange={(isOn) => change.mutate(isOn ? [...shown, each.id] : shown.filter((id) => id !== each.id))}
+                    />
+                  </label>
                 </li>
               ))}
               {page.results.length === 0 && !search && <li class="muted">{t("There is no dashboard yet. Type a name to create one.")}</li>}

@@ -98,6 +98,11 @@ function PersonActions({ person }: { person: Person }) {
           {t("This cannot be undone.")}
         </p>
         <Check label={t("Delete their events, too")} isOn={withEvents} onChange={setWithEvents} />
+        {remove.isPending && (
+          <p class="muted" role="status">
+            {t("Deleting. Events of a large project take some seconds.")}
+          </p>
+        )}
       </Confirm>
     </>
   );

@@ -1,5 +1,6 @@
 // A destination at a glance, for someone on call: does it work, why not, and what to do.
 import { useMutation, useQuery } from "@tanstack/react-query";
+import { useEffect, useRef } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { call, get, queryClient } from "../../api/client";
 import type { Page as PageOf } from "../../api/types";
@@ -13,7 +14,7 @@ import { notify, notifyError } from "../../ui/toasts";
 import { RetryAll } from "./deliveries";
 import { JobProgress, useJobs } from "./jobs";
 import { MetricsPanel } from "./metrics";
-import { type Delivery, isOpenJob, readError, type Reason } from "./model";
+import { type Delivery, isOpenJob, type Job, readError, type Reason } from "./model";
 import type { RecordProps } from "./record";
 
 const EVERY_MS = 3000;
@@ -25,6 +26,7 @@ export function Overview(props: RecordProps) {
   const jobs = useJobs(path);
   const open = (jobs.data?.results ?? []).filter(isOpenJob);
   const recent = (jobs.data?.results ?? []).filter((each) => !isOpenJob(each)).slice(0, 1);
+  useReloadAtEnd(recent[0]?.id);
   const reasons = useQuery({
     queryKey: ["pipelines", api, path, "reasons"],
     queryFn: async () => {
@@ -143,6 +145,15 @@ function Status(props: RecordProps & { replay: string; test: string; settings: s
       </div>
     </section>
   );
+}
+
+/** A job that has ended changed the figures: load them all, so that none contradicts another. */
+function useReloadAtEnd(ended: Job["id"] | undefined) {
+  const last = useRef(ended);
+  useEffect(() => {
+    if (last.current !== undefined && last.current !== ended) void queryClient.invalidateQueries({ queryKey: ["pipelines"] });
+    last.current = ended;
+  }, [ended]);
 }
 
 /** End the pause: one event that waits is sent now, and the others follow if it arrives. */

@@ -130,11 +130,11 @@ function Actions({ survey, path }: { survey: Survey; path: string }) {
           { label: t("Delete…"), isDangerous: true, onSelect: () => setStep("delete") },
         ]}
       />
-      {dialog("start", t("Launch {name}?", { name: survey.name }), t("Launch"), tn(questions, "Pages show {n} question to everyone who matches, once each, from now on.", "Pages show {n} questions to everyone who matches, once each, from now on."))}
-      {dialog("stop", t("Stop {name}?", { name: survey.name }), t("Stop the survey"), t("Pages no longer show it. The answers stay. You can run it again."))}
+      {dialog("start", t("Launch “{name}”?", { name: survey.name }), t("Launch"), tn(questions, "Pages show {n} question to everyone who matches, once each, from now on.", "Pages show {n} questions to everyone who matches, once each, from now on."))}
+      {dialog("stop", t("Stop “{name}”?", { name: survey.name }), t("Stop the survey"), t("Pages no longer show it. The answers stay. You can run it again."))}
       {dialog("resume", t("Run {name} again?", { name: survey.name }), t("Run again"), t("Pages show it again to those who have neither answered nor dismissed it."))}
-      {dialog("archive", t("Archive {name}?", { name: survey.name }), t("Archive"), t("The survey ends, and pages no longer get it. The answers stay."))}
-      {dialog("delete", t("Delete {name}?", { name: survey.name }), t("Delete the survey"), tn(questions, "The survey with {n} question and the flags that it created are deleted. The answers stay as events. This cannot be undone.", "The survey with {n} questions and the flags that it created are deleted. The answers stay as events. This cannot be undone."), true)}
+      {dialog("archive", t("Archive “{name}”?", { name: survey.name }), t("Archive"), t("The survey ends, and pages no longer get it. The answers stay."))}
+      {dialog("delete", t("Delete “{name}”?", { name: survey.name }), t("Delete the survey"), tn(questions, "The survey with {n} question and the flags that it created are deleted. The answers stay as events. This cannot be undone.", "The survey with {n} questions and the flags that it created are deleted. The answers stay as events. This cannot be undone."), true)}
     </>
   );
 }

@@ -43,23 +43,34 @@ export function useEventChoices(search: string, hasAll = true): Option[] {
 
 export type PropertyType = "event" | "person";
 
-/** Properties of events and persons that match a text. Values are "event:plan" and "person:plan". */
-export function usePropertyChoices(search: string, types: PropertyType[] = ["event", "person"], isNumerical?: boolean): Option[] {
+/** Properties of events and persons that match a text. Values are "event:plan" and "person:plan". Those that none of `events` has come last. */
+export function usePropertyChoices(search: string, types: PropertyType[] = ["event", "person"], isNumerical?: boolean, events: string[] = []): Option[] {
   const { api } = useProject();
   const settled = useSettled(search, 200);
   const found = useQuery({
-    queryKey: ["property choices", api, settled, types.join(), isNumerical],
+    queryKey: ["property choices", api, settled, types.join(), isNumerical, events.join("\n")],
     queryFn: async ({ signal }) =>
       Promise.all(
         types.map((type) =>
-          get<Page<{ name: string }>>(`${api}/property_definitions/`, { type, search: settled, exclude_hidden: "true", limit: LIMIT, ...(isNumerical ? { is_numerical: "true" } : {}) }, signal),
+          get<Page<{ name: string; is_seen_on_filtered_events: boolean | null }>>(
+            `${api}/property_definitions/`,
+            { type, search: settled, exclude_hidden: "true", limit: LIMIT, ...(isNumerical ? { is_numerical: "true" } : {}), ...(type === "event" && events.length ? { event_names: JSON.stringify(events) } : {}) },
+            signal,
+          ),
         ),
       ),
     staleTime: STALE_MS,
     placeholderData: keepPreviousData,
   });
   const labels: Record<PropertyType, string> = { event: t("event"), person: t("person") };
-  return (found.data ?? []).flatMap((page, index) => page.results.map((each) => ({ value: `${types[index]}:${each.name}`, label: each.name, note: labels[types[index]!] })));
+  const options = (found.data ?? []).flatMap((page, index) =>
+    page.results.map((each) => {
+      const type = types[index]!;
+      const isElsewhere = type === "event" && each.is_seen_on_filtered_events === false;
+      return { value: `${type}:${each.name}`, label: each.name, note: isElsewhere ? t("other events") : labels[type], isElsewhere };
+    }),
+  );
+  return options.sort((left, right) => Number(left.isElsewhere) - Number(right.isElsewhere)).map(({ isElsewhere: _, ...option }) => option);
 }
 
 /** Values that a property has. Those of events are of the last seven days. */

@@ -65,7 +65,8 @@ export function ViewOptions({ source, onChange }: Props) {
 
 export function BreakdownInput({ source, onChange }: Props) {
   const [text, setText] = useState<string | null>(null);
-  const names = usePropertyChoices(text ?? "");
+  const events = (source.series ?? []).map((each) => each.event);
+  const names = usePropertyChoices(text ?? "", undefined, undefined, events.every((each) => typeof each === "string") ? (events as string[]) : []);
   const cohorts = useCohorts();
   const filter = source.breakdownFilter;
   const several = filter?.breakdowns?.map((each) => each.property).join(", ");
