@@ -124,9 +124,7 @@ class StoredProperty:
     def group_key(self) -> str:
         """The text after a mark, for numbers too: there are as many as there are texts, and groups
         by it need no copy of each text. Reads the subcolumn once for both types."""
-        marked, number = (
-            f"dynamicElement({self.sql}, '{name}')" for name in ("String", "Float64")
-        )
+        marked, number = (f"dynamicElement({self.sql}, '{name}')" for name in ("String", "Float64"))
         return f"if(isNull({marked}), concat('{TEXT_MARK}', toString({number})), {marked})"
 
     @property

@@ -102,9 +102,7 @@ class SelectPrinter(FromPrinter):
         filters = [
             self._print_filter(each, "WHERE") for each in (query.prewhere, query.where) if each
         ]
-        group_by = [
-            self.group_keys.get(sql, sql) for sql in self._print_positions(query.group_by)
-        ]
+        group_by = [self.group_keys.get(sql, sql) for sql in self._print_positions(query.group_by)]
         having = self.print_condition(query.having).sql if query.having else ""
         windows = [
             f"{self.scope.windows[name]} AS ({self.print_window(window)})"
