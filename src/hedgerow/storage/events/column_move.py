@@ -101,8 +101,8 @@ def _list_unmoved(client: Client, layout: TableLayout) -> list[dict[str, Any]]:
         ORDER BY unfilled > 0 DESC, toUInt32OrZero(partition_id) DESC
     """  # noqa: S608 - our own names
     names = list_column_names()
-    # A part has a mark for each granule, and one at its end.
-    granule = GRANULE_ROWS if layout.has_small_granules else 0
+    # A part has a mark for each granule, and one at its end. Granules can be a little larger.
+    granule = 2 * GRANULE_ROWS if layout.has_small_granules else 0
     params = {"table": layout.table, "names": names, "count": len(names), "granule": granule}
     return fetch_rows(client, sql, params)
 
