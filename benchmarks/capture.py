@@ -1,10 +1,13 @@
 """Capture: single events against a bare JSON echo, batches, and the way to the event store.
 
-    python -m benchmarks.capture [part ...] [--seconds 60] [--events 200000] [--inbox 100000]
+    python -m benchmarks.capture [part ...] [--rounds 5] [--seconds 60] [--events 200000]
+        [--inbox 100000]
 
-Parts are single, batches, queryable, backlog, restart; all of them by default. `--seconds` is how
-long the backlog is watched at a steady rate, `--events` how many the memory and the disk are
-measured over, `--inbox` how many wait when a server starts. Durable settings throughout.
+Parts are single, batches, queryable, backlog, restart; all of them by default. `--rounds` is how
+often single events are measured: each round starts three servers, which takes half a minute on two
+busy cores. `--seconds` is how long the backlog is watched at a steady rate, `--events` how many the
+memory and the disk are measured over, `--inbox` how many wait when a server starts. Durable
+settings throughout.
 
 The echo reads the same bodies as JSON and sends them back, as in benchmarks/decide.py. For single
 events servers and load have a core each; elsewhere the server has all cores, for it works behind
@@ -34,7 +37,6 @@ from benchmarks.records import request
 from hedgerow.ingestion.model import CapturedEvent
 from hedgerow.lib.clock import utc_now
 
-ROUNDS = 5
 CONNECTIONS = 64
 PEOPLE = 5_000
 BATCH = 100
@@ -138,14 +140,14 @@ def disk_bytes(folder: Path) -> int:
 # Single events against the echo
 
 
-def single() -> None:
+def single(rounds: int) -> None:
     server_core, load_core = cores()
     everywhere = os.sched_getaffinity(0)
     os.sched_setaffinity(0, load_core)
     echo: list[Round] = []
     accepting: list[Round] = []
     ours: list[Round] = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         with (
             tempfile.TemporaryDirectory(dir=".") as data,
             tempfile.TemporaryDirectory(dir=".") as other,
@@ -157,7 +159,7 @@ def single() -> None:
             accepting.append(measured(accepts, singles(accepts.port), CONNECTIONS))
             ours.append(measured(server, singles(server.port), CONNECTIONS))
     os.sched_setaffinity(0, everywhere)
-    print(f"POST /e/, one event, {CONNECTIONS} connections, median of {ROUNDS} alternating rounds")
+    print(f"POST /e/, one event, {CONNECTIONS} connections, median of {rounds} alternating rounds")
     print("  (processed: with persons and the event store in the same time, as far as they came)")
     print(f"  {'':<28} {'per core-s':>12} {'per s':>10} {'p50 ms':>8} {'p99 ms':>8}")
     bare_rate = shown("JSON echo, bare ASGI", echo)
@@ -396,13 +398,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.capture")
     parts = ("single", "batches", "queryable", "backlog", "restart")
     parser.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--inbox", type=int, default=100_000)
     options = parser.parse_args()
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     run: dict[str, Callable[[], None]] = {
-        "single": single,
+        "single": lambda: single(options.rounds),
         "batches": batched,
         "queryable": lambda: queryable(options.events),
         "backlog": lambda: backlog(options.seconds),

@@ -244,10 +244,17 @@ async def print_sizes(store: ClickHouseEventStore, rows: int) -> None:
     print(f"  typed columns: {row['bytes'] / rows:.0f} bytes for each event")
 
 
-async def measure_inserts(store: ClickHouseEventStore, engine: EngineProcess) -> None:
-    """Append new events as a worker does, and the same to a table without typed columns."""
+async def read_events(store: ClickHouseEventStore) -> list[dict[str, Any]]:
     sql = f"SELECT {', '.join(COLUMNS)} FROM events LIMIT {BLOCK * BLOCKS}"
-    rows = await store.query(sql, {}, max_rows=BLOCK * BLOCKS, timeout_s=TIMEOUT_S)
+    return await store.query(sql, {}, max_rows=BLOCK * BLOCKS, timeout_s=TIMEOUT_S)
+
+
+async def measure_inserts(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Append copies of events to a new store as a worker does, and to a table without typed
+    columns."""
+    store = open_event_store(EventStoreLocation(url="", folder=folder, timeout_s=5))
+    await store.prepare()
+    engine = EngineProcess(folder)
     dropped = ", ".join(f"DROP COLUMN {name}" for name in list_column_names())
     for statement in ("CREATE TABLE plain AS events", f"ALTER TABLE plain {dropped}"):
         await store.run(partial(_command, statement))
@@ -268,6 +275,7 @@ async def measure_inserts(store: ClickHouseEventStore, engine: EngineProcess) ->
         f" event; raw insert without typed columns:"
         f" {statistics.median(plain) / BLOCK * 1e6:.0f} us"
     )
+    await store.close()
 
 
 def _copy_event(row: dict[str, Any]) -> Event:
@@ -294,7 +302,8 @@ async def compare_columns(data: Path, rows: int) -> None:
     """Print the comparison for the generated events in a folder."""
     store = open_event_store(EventStoreLocation(url="", folder=data / "events", timeout_s=5))
     await store.prepare()
-    engine = EngineProcess(data)
+    engine = EngineProcess(data / "events")
+    await store.run(partial(_command, "DROP TABLE IF EXISTS by_hand SYNC"))
     await store.run(_fill_by_hand)
     await settle(store)
     print(f"{rows:,} events, processor ms (least of {ROUNDS})")
@@ -307,9 +316,10 @@ async def compare_columns(data: Path, rows: int) -> None:
         print(f"  {question.name:<22} {await ask(store, engine, question)}", flush=True)
     print(f"  memory of the engine: {engine.read_memory_mb('VmHWM'):.0f} MB at most")
     await store.run(partial(_command, "DROP TABLE by_hand SYNC"))
-    await measure_inserts(store, engine)
-    await store.run(partial(_command, "DROP TABLE plain SYNC"))
+    rows_to_copy = await read_events(store)
     await store.close()
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        await measure_inserts(Path(folder).resolve(), rows_to_copy)
 
 
 async def main() -> None:

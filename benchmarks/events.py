@@ -1,6 +1,6 @@
 """Reading events over HTTP, against the same SQL typed by hand into the same engine.
 
-    python -m benchmarks.events [EVENTS ...]
+    python -m benchmarks.events [EVENTS ...] [--data FOLDER] [--part all|generate|columns|http]
 
 For each number of events (a million and ten million by default) a world is generated, and questions
 about properties are compared with SQL by hand and with the text (`event_columns`). Then the service
@@ -8,13 +8,15 @@ runs in this process, and a client in another thread asks it over a socket. The 
 itself, after the service, with SQL that a person would write. Overhead is what our answer takes
 more than that: parameters, waiting for what was accepted before, HogQL, persons, JSON and HTTP.
 Events are also walked by `next` for a while, and the newest million is exported as CSV.
+
+With `--data`, worlds are kept there and used again; then `--part` can run one part at a time.
 """
 
+import argparse
 import asyncio
 import http.client
 import json
 import statistics
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -227,9 +229,18 @@ async def running(data: Path) -> AsyncIterator[int]:
         await task
 
 
-async def measure(data: Path, rows: int) -> dict[str, float]:
-    await generate(data, rows)
-    await compare_columns(data, rows)
+async def measure(data: Path, rows: int, part: str) -> dict[str, float]:
+    # Written when a world is complete.
+    complete = data / "complete"
+    if not complete.exists():
+        await generate(data, rows)
+        complete.touch()
+    if part in ("all", "columns"):
+        await compare_columns(data, rows)
+    return await compare_http(data, rows) if part in ("all", "http") else {}
+
+
+async def compare_http(data: Path, rows: int) -> dict[str, float]:
     started = time.perf_counter()
     async with running(data) as port:
         ready_s = time.perf_counter() - started
@@ -252,12 +263,19 @@ async def measure(data: Path, rows: int) -> dict[str, float]:
 
 def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    parser = argparse.ArgumentParser(prog="benchmarks.events")
+    parser.add_argument("events", nargs="*", type=int, default=[1_000_000, 10_000_000])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--part", choices=("all", "generate", "columns", "http"), default="all")
+    options = parser.parse_args()
     found: dict[int, dict[str, float]] = {}
-    for rows in [int(each) for each in sys.argv[1:]] or [1_000_000, 10_000_000]:
-        with tempfile.TemporaryDirectory(dir=".") as folder:
-            found[rows] = uvloop.run(measure(Path(folder).resolve(), rows))
+    for rows in options.events:
+        with tempfile.TemporaryDirectory(dir=".") as temporary:
+            folder = (options.data or Path(temporary)).resolve() / str(rows)
+            folder.mkdir(parents=True, exist_ok=True)
+            found[rows] = uvloop.run(measure(folder, rows, options.part))
     fewest, most = min(found), max(found)
-    if fewest < most:
+    if fewest < most and found[most]:
         print(f"growth from {fewest:,} to {most:,} events")
         for name, few_ms in found[fewest].items():
             print(f"  {name:<18} {found[most][name] / few_ms:>9.1f} times")

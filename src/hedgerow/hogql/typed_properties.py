@@ -118,8 +118,14 @@ class StoredProperty:
 
     @property
     def text(self) -> str:
-        marked = self.marked_text
-        return f"if(isNull({marked}), toString({self._number}), substring({marked}, 2))"
+        return f"substring({self.group_key}, 2)"
+
+    @property
+    def group_key(self) -> str:
+        """The text after a mark, for numbers too: there are as many as there are texts, and groups
+        by it need no copy of each text. Reads the subcolumn once for both types."""
+        marked, number = (f"dynamicElement({self.sql}, '{name}')" for name in ("String", "Float64"))
+        return f"if(isNull({marked}), concat('{TEXT_MARK}', toString({number})), {marked})"
 
     @property
     def subcolumns(self) -> Sequence[str]:

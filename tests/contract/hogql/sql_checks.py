@@ -29,7 +29,7 @@ equals notEquals greater greaterOrEquals less lessOrEquals like notLike ilike no
 notIn has isNull isNotNull ifNull match concat not JSONExtract toNullable toTimeZone
 toDateTime64 toDateTime toDate parseDateTime64BestEffortOrNull transform toFloat64OrNull
 toUUIDOrNull toString tupleElement arrayElement tuple accurateCastOrNull lower multiIf
-exists uniqExact if notEmpty plus minus CAST substring startsWith position
+exists uniqExact if notEmpty plus minus CAST substring startsWith position dynamicElement
 """
 _WRITTEN = frozenset(_WRITTEN_LIST.split())
 _CALLS = {
@@ -46,7 +46,7 @@ _COLUMNS |= {
     for name in (typed.common, typed.other, *typed.common_keys)
 }
 # How a value of one type is read from a property.
-_VARIANT = re.compile(r"\.:(?:String|Float64)\b")
+_VARIANT = re.compile(r"\.:(?:String|Float64)\b|(?<=, )'(?:String|Float64)'(?=\))")
 _READ = re.compile(rf"\b({'|'.join(TABLES)}) AS (t\d+)")
 
 

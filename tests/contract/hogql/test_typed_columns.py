@@ -116,6 +116,8 @@ EXPRESSIONS = (
 )
 GROUPED = (
     "select {p}, count(), sum({p}), countIf({p} > 5), max({p} = 'a') from events group by {p}",
+    "select {p} as p, count() from events group by p having p != 'a' order by p",
+    "select {p}, lower({p}), count() from events group by 1, 2 limit 1 by {p}",
     "select distinct {p}, {p} > 5 from events",
     "select {p} > 5, isNull({p}), any({p}) from events group by {p} having {p} > 1 or isNull({p})",
     "select count() from events where {p} > 5 or {p} = 'a' or {p}",

@@ -137,8 +137,12 @@ class ExpressionPrinter(MembershipPrinter):
         if (local := self.scope.resolve_local(node.chain)) is not None:
             return local
         piece = self._resolve_field(node)
+        if not self.is_grouped:
+            return piece
+        if piece.stored is not None:
+            self.group_keys[piece.sql] = piece.stored.group_key
         # A group has the text of a property only.
-        return replace(piece, stored=None) if self.is_grouped else piece
+        return replace(piece, stored=None)
 
     def _resolve_field(self, node: Field) -> TypedSql:
         name = str(node.chain[0])

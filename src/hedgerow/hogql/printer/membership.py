@@ -49,6 +49,8 @@ class MembershipPrinter(ABC):
         self.is_filter = False
         # Outside of WHERE and of aggregate functions, expressions of a query with groups.
         self.is_grouped = False
+        # What is grouped by instead of the text of a property or its alias, by their SQL.
+        self.group_keys: dict[str, str] = {}
 
     @abstractmethod
     def print_expr(self, node: Expr) -> TypedSql:

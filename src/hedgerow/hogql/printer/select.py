@@ -102,7 +102,7 @@ class SelectPrinter(FromPrinter):
         filters = [
             self._print_filter(each, "WHERE") for each in (query.prewhere, query.where) if each
         ]
-        group_by = self._print_positions(query.group_by)
+        group_by = [self.group_keys.get(sql, sql) for sql in self._print_positions(query.group_by)]
         having = self.print_condition(query.having).sql if query.having else ""
         windows = [
             f"{self.scope.windows[name]} AS ({self.print_window(window)})"
@@ -198,6 +198,8 @@ class SelectPrinter(FromPrinter):
     def _add_column(self, name: str, piece: TypedSql) -> TypedSql:
         ours = piece.with_sql(self.state.new_name("c"))
         self._selected.append(f"{piece.sql} AS {ours.sql}")
+        if piece.sql in self.group_keys:
+            self.group_keys[ours.sql] = self.group_keys[piece.sql]
         self._columns.append((name, ours))
         return ours
 

@@ -82,7 +82,9 @@ class ClickHouseEventStore(CountableEvents):
         self._key_locks = _KeyLocks()
         self._encoder = msgspec.json.Encoder()
         self._layout: TableLayout | None = None
-        self._is_moved = False
+        self._layout_lock = threading.Lock()
+        # Whether all events have typed columns, and whether all have the granules of the table.
+        self._is_moved = self._is_rewritten = False
         self._logged_move_steps: set[tuple[int, bool]] = set()
         self._restarting: asyncio.Task[None] | None = None
 
@@ -190,8 +192,9 @@ class ClickHouseEventStore(CountableEvents):
         return self._is_moved
 
     async def move_columns(self) -> None:
-        """Fill typed columns of older events. Does the next step and does not wait for it."""
-        if not self._is_moved:
+        """Fill typed columns of older events, and make their granules smaller. Does the next step
+        and does not wait for it."""
+        if not (self._is_moved and self._is_rewritten):
             await run_in_thread(self._move_columns)
 
     async def follow_column_move(self) -> None:
@@ -237,13 +240,21 @@ class ClickHouseEventStore(CountableEvents):
     @contextmanager
     def _client(self) -> Iterator[tuple[Client, TableLayout]]:
         with self._pool.client() as client:
+            yield client, self._layout or self._get_layout(client)
+
+    def _get_layout(self, client: Client) -> TableLayout:
+        with self._layout_lock:
             if self._layout is None:
-                self._layout = prepare_tables(client)
-                self._is_moved = _has_moved(client, self._layout)
-                if self._pool.is_embedded:
-                    _limit_threads(client)
-                self._report_set_aside(client)
-            yield client, self._layout
+                self._layout = self._prepare_tables(client)
+            return self._layout
+
+    def _prepare_tables(self, client: Client) -> TableLayout:
+        layout = prepare_tables(client, is_only_user=self._pool.is_embedded)
+        self._is_moved = _has_moved(client, layout)
+        if self._pool.is_embedded:
+            _limit_threads(client)
+        self._report_set_aside(client)
+        return layout
 
     def _report_set_aside(self, client: Client) -> None:
         if self._pool.is_embedded and (folders := find_set_aside(client)):
@@ -360,15 +371,16 @@ class ClickHouseEventStore(CountableEvents):
 
     def _move_columns(self) -> None:
         with self._client() as (client, layout):
-            if self._is_moved or not layout.has_typed_columns:
+            if not layout.has_typed_columns:
                 return
             state = continue_move(client, layout)
             self._is_moved = not state.rows_left
+            self._is_rewritten = not state.all_rows_left
         self._report_move(state)
 
     def _report_move(self, state: MoveState) -> None:
         """Log each step once, although the same one is seen many times."""
-        step = (state.rows_left, bool(state.problem))
+        step = (state.all_rows_left, bool(state.problem))
         if step in self._logged_move_steps:
             return
         self._logged_move_steps.add(step)
@@ -376,10 +388,10 @@ class ClickHouseEventStore(CountableEvents):
             _log.warning(
                 "older events cannot be moved to typed columns, and will be tried again",
                 reason=_shorten_problem(state.problem),
-                events_left=state.rows_left,
+                events_left=state.all_rows_left,
             )
-        elif state.rows_left:
-            _log.info("moving older events to typed columns", events_left=state.rows_left)
+        elif state.all_rows_left:
+            _log.info("moving older events to typed columns", events_left=state.all_rows_left)
         else:
             _log.info("all events have typed columns")
 

@@ -251,6 +251,8 @@ def _build_settings(limits: QueryLimits) -> dict[str, Any]:
         "max_memory_usage": MAX_QUERY_MEMORY_BYTES,
         # A part of the events must not look like all of them.
         "skip_unavailable_shards": 0,
+        # A page of the newest events would read ahead in months that it does not need.
+        "read_in_order_use_buffering": 0,
         "readonly": 1,
     }
 

@@ -10,6 +10,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 from hedgerow.errors import Unavailable
 from hedgerow.storage.events import replica_schema, typed_columns
 from hedgerow.storage.events.clickhouse import fetch_rows
+from hedgerow.storage.events.granules import has_small_granules, replace_coarse_table
 from hedgerow.storage.events.schema import SHARD_TABLE, TABLE, build_server_ddl
 
 _log = structlog.get_logger("hedgerow.events")
@@ -29,6 +30,7 @@ class TableLayout:
     # The id of a table that only one server has.
     local_id: str = ""
     has_typed_columns: bool = False
+    has_small_granules: bool = False
 
     @property
     def on_cluster(self) -> str:
@@ -48,13 +50,18 @@ def find_layout(client: Client) -> TableLayout | None:
                 table=SHARD_TABLE, cluster=spread[1], has_typed_columns=has_typed_columns
             )
         is_local = row["engine_full"].startswith("MergeTree")
-        local_id = row["uuid"] if is_local else ""
-        return TableLayout(table=TABLE, local_id=local_id, has_typed_columns=has_typed_columns)
+        return TableLayout(
+            table=TABLE,
+            local_id=row["uuid"] if is_local else "",
+            has_typed_columns=has_typed_columns,
+            has_small_granules=has_small_granules(row["engine_full"]),
+        )
     return None
 
 
-def prepare_tables(client: Client) -> TableLayout:
-    """Create missing tables. Only `hedgerow migrate --clickhouse-cluster` creates a cluster's."""
+def prepare_tables(client: Client, *, is_only_user: bool = False) -> TableLayout:
+    """Create missing tables. Only `hedgerow migrate --clickhouse-cluster` creates a cluster's.
+    The only user of an older table replaces it."""
     found = find_layout(client)
     if found is not None and found.cluster:
         return found
@@ -62,6 +69,8 @@ def prepare_tables(client: Client) -> TableLayout:
         client.command(statement)
     if found is None or not found.has_typed_columns:
         _add_typed_columns(client)
+    if is_only_user and found is not None and not found.has_small_granules:
+        replace_coarse_table(client)
     layout = find_layout(client)
     assert layout is not None
     return layout

@@ -1,15 +1,16 @@
 """Events of an older version get typed columns while the store is in use."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 from clickhouse_connect.driver.client import Client
 
 from hedgerow.storage.connect import EventStoreLocation, open_event_store
-from hedgerow.storage.events import column_move, typed_columns
+from hedgerow.storage.events import column_move, granules, typed_columns
 from hedgerow.storage.events.events import ClickHouseEventStore
-from hedgerow.storage.events.schema import COLUMNS
+from hedgerow.storage.events.schema import COLUMNS, GRANULE_ROWS
 from hedgerow.storage.events.table_layout import find_layout
 from tests.contract.storage.events.test_events import NOW, PROJECT, event
 from tests.support.clickhouse_http import ClickHouseTestServer
@@ -29,6 +30,8 @@ REPEAT_EVENTS = f"""
 COUNT = (
     "SELECT count() AS events, countIf(properties_other.plan.:String = '=pro') AS plans FROM events"
 )
+OWN_TABLES = "FROM system.tables WHERE database = currentDatabase() AND name"
+STATEMENT = f"SELECT create_table_query AS statement {OWN_TABLES} = 'events'"
 TIMEOUT_S = 60
 
 
@@ -107,6 +110,69 @@ async def test_a_move_continues_after_a_kill(old_store: EventStoreLocation) -> N
         assert (await store.run(inspect_events)).rows_left == 0
         expected = {"events": 5 * MONTHS * (1 + REPEATS), "plans": 5 * MONTHS * (1 + REPEATS)}
         assert await store.query(COUNT, {}, max_rows=1, timeout_s=TIMEOUT_S) == [expected]
+    finally:
+        await store.close()
+
+
+def run_command(statement: str, client: Client) -> None:
+    client.command(statement)
+
+
+async def make_coarse(store: ClickHouseEventStore) -> int:
+    """Store events in a table with the granules of an older version. Return how many."""
+    (row,) = await store.query(STATEMENT, {}, max_rows=1, timeout_s=TIMEOUT_S)
+    statement = row["statement"].replace(f"= {GRANULE_ROWS}", "= 8192")
+    dropped = ", ".join(f"DROP COLUMN {name}" for name in typed_columns.list_column_names())
+    for each in ("DROP TABLE events SYNC", statement, f"ALTER TABLE events {dropped}"):
+        await store.run(partial(run_command, each))
+    for month in range(MONTHS):
+        moment = NOW.replace(month=month + 1, day=1)
+        await store.append([event(properties=TEXT, timestamp=moment) for _ in range(5)])
+    await store.run(partial(run_command, REPEAT_EVENTS))
+    return 5 * MONTHS * (1 + REPEATS)
+
+
+async def count_granules(store: ClickHouseEventStore) -> int:
+    sql = "SELECT sum(marks) AS marks FROM system.parts WHERE active AND table = 'events'"
+    (row,) = await store.query(sql, {}, max_rows=1, timeout_s=TIMEOUT_S)
+    return int(row["marks"])
+
+
+@pytest.mark.parametrize("is_left_over", [False, True])
+async def test_an_older_table_is_replaced_and_its_parts_are_rewritten(
+    tmp_path: Path, is_left_over: bool
+) -> None:
+    location = EventStoreLocation(url="", folder=tmp_path, timeout_s=60)
+    store = open_event_store(location)
+    count = await make_coarse(store)
+    coarse = await count_granules(store)
+    assert await store.delete(PROJECT, event="none") == 0
+    if is_left_over:  # by a crash before the tables were exchanged
+        copy = f"CREATE TABLE {granules.NEXT_TABLE} AS events"
+        await store.run(partial(run_command, copy))
+    await store.close()
+    store = open_event_store(location)
+    try:
+        await store.prepare()
+        expected = [{"events": count, "plans": count}]
+        assert await store.query(COUNT, {}, max_rows=1, timeout_s=TIMEOUT_S) == expected
+        await store.move_columns()
+        assert (await store.run(inspect_events)).mutation_id
+        await store.close()  # kills the engine
+        store = open_event_store(location)
+        await store.append([event(properties=TEXT)])
+        async with asyncio.timeout(TIMEOUT_S):
+            while (await store.run(inspect_events)).all_rows_left:
+                await store.move_columns()
+                await asyncio.sleep(0.05)
+        await finish_move(store)
+        expected = [{"events": count + 1, "plans": count + 1}]
+        assert await store.query(COUNT, {}, max_rows=1, timeout_s=TIMEOUT_S) == expected
+        assert await count_granules(store) > 4 * coarse
+        tables = f"SELECT name {OWN_TABLES} LIKE 'events%'"
+        found = await store.query(tables, {}, max_rows=10, timeout_s=TIMEOUT_S)
+        assert found == [{"name": "events"}]
+        assert not (await store.check()).missing
     finally:
         await store.close()
 
