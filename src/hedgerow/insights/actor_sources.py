@@ -37,11 +37,8 @@ from hedgerow.insights.funnels.sql import (
 )
 from hedgerow.insights.known_fields import FUNNELS_ACTORS, INSIGHT_ACTORS
 from hedgerow.insights.paths.query import build_path_actors, parse_paths_query
-from hedgerow.insights.retention.query import (
-    build_retained_actors,
-    parse_retention_query,
-    plan_period,
-)
+from hedgerow.insights.retention.query import parse_retention_query, plan_period
+from hedgerow.insights.retention.sql import build_retained_actors
 from hedgerow.insights.trends.aggregation import build_actors_query, build_series_query
 from hedgerow.insights.trends.query import (
     PlannedSeries,
@@ -279,7 +276,9 @@ def _build_retention(
     cohort = _find_cohort(source, query.breakdown)
     return build_select(
         f"""
-        SELECT actor, arraySort(arrayDistinct(arrayFlatten(groupArray(gaps)))) AS appearances
+        SELECT actor, arraySort(arrayDistinct(arrayMap(
+            point -> tupleElement(point, 1), arrayFlatten(groupArray(points))
+        ))) AS appearances
         FROM {{actors}} AS actors
         WHERE base = {number} AND {{is_value}} GROUP BY actor
         ORDER BY length(appearances) DESC, actor ASC

@@ -72,11 +72,13 @@ ENTITY = Shape(
 )  # fmt: skip
 RETENTION_FILTER = Shape(
     "retentionType", "totalIntervals", "minimumOccurrences", "period", "cumulative",
+    "timeWindowMode", "retentionCustomBrackets", "aggregationType", "aggregationProperty",
+    "aggregationPropertyType",
     targetEntity=ENTITY,
     returningEntity=ENTITY,
     unused=(
         "retentionReference", "meanRetentionCalculation", "display", "dashboardDisplay",
-        "showTrendLines",
+        "showTrendLines", "goalLines", "selectedInterval",
     ),
 )  # fmt: skip
 RETENTION_QUERY = Shape(

@@ -73,6 +73,13 @@ class Series:
     def entity_type(self) -> str:
         return "events" if self.action_id is None else "actions"
 
+    def matches_same_events(self, other: "Series") -> bool:
+        return (self.entity_type, self.entity_id, self.properties) == (
+            other.entity_type,
+            other.entity_id,
+            other.properties,
+        )
+
     @property
     def is_property_math(self) -> bool:
         return self.math in _PROPERTY_MATH

@@ -158,18 +158,10 @@ def _parse_optional(fields: QueryFields, steps: Sequence[Series]) -> frozenset[i
         if number == 0:
             raise Invalid("The first step of a funnel cannot be optional.", attr=attr)
         is_followed = number + 1 < len(steps) and number + 1 not in found
-        if is_followed and _match_same_events(steps[number], steps[number + 1]):
+        if is_followed and steps[number].matches_same_events(steps[number + 1]):
             detail = "An optional step cannot be the same as the required step after it."
             raise Invalid(detail, attr=attr)
     return found
-
-
-def _match_same_events(first: Series, second: Series) -> bool:
-    return (first.entity_type, first.entity_id, first.properties) == (
-        second.entity_type,
-        second.entity_id,
-        second.properties,
-    )
 
 
 def _parse_window(options: QueryFields) -> timedelta:
