@@ -31,10 +31,11 @@ _TIME_OF_DAY = re.compile(r"\d[T ]\d")
 _RELATIVE = re.compile(r"[+-]?(\d*)([shdwmqyM])(Start|End)?", re.ASCII)
 # The units of relative dates with a time of day: seconds, minutes and hours.
 _CLOCK_UNITS = "sMh"
-_SECONDS = {"minute": 60, "hour": 3600}
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 
 
 class Interval(StrEnum):
+    SECOND = "second"
     MINUTE = "minute"
     HOUR = "hour"
     DAY = "day"
@@ -43,11 +44,13 @@ class Interval(StrEnum):
 
     @property
     def has_time_of_day(self) -> bool:
-        return self in (Interval.MINUTE, Interval.HOUR)
+        return self in (Interval.SECOND, Interval.MINUTE, Interval.HOUR)
 
     def start_of(self, moment: datetime, week_start: WeekStart = WeekStart.SUNDAY) -> datetime:
         """Return the start of the interval that contains a local time."""
         match self:
+            case Interval.SECOND:
+                return moment.replace(microsecond=0)
             case Interval.MINUTE:
                 return moment.replace(second=0, microsecond=0)
             case Interval.HOUR:
@@ -103,6 +106,7 @@ class DateRange:
     @property
     def labels(self) -> list[str]:
         form = "-%b-%Y %H:%M" if self.interval.has_time_of_day else "-%b-%Y"
+        form += ":%S" if self.interval is Interval.SECOND else ""
         return [f"{each.day}{each.strftime(form)}" for each in self.interval_starts]
 
     def describe(self) -> dict[str, str]:
@@ -196,11 +200,12 @@ def _drops_time_of_day(text: str) -> bool:
 
 def _round_start(start: datetime, text: str, interval: Interval) -> datetime:
     """Return the start of the first interval. A first week begins with the day of the start, and
-    a number of hours before now with a whole hour, in minutes with an exact time."""
+    a number of hours before now with a whole hour, in minutes or seconds with an exact time."""
     if _drops_time_of_day(text):
         start = Interval.DAY.start_of(start)
     elif _RELATIVE.fullmatch(text) and interval is not Interval.MONTH:
-        return start if interval is Interval.MINUTE else Interval.HOUR.start_of(start)
+        is_short = interval in (Interval.SECOND, Interval.MINUTE)
+        return start if is_short else Interval.HOUR.start_of(start)
     return (Interval.DAY if interval is Interval.WEEK else interval).start_of(start)
 
 
@@ -228,7 +233,7 @@ def shift_to_previous(current: DateRange, sent: Mapping[str, Any]) -> DateRange:
     until now compare with the same days of the week."""
     length = current.end - current.start
     start = current.start - length
-    if current.interval is Interval.MINUTE:
+    if current.interval in (Interval.SECOND, Interval.MINUTE):
         return replace(current, start=start, end=start + length)
     if current.interval is Interval.HOUR:
         start = start.replace(hour=current.start.hour, minute=0, second=0, microsecond=0)

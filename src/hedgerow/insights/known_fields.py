@@ -14,7 +14,12 @@ SERIES_FIELDS = (
     "math_multiplier", "optionalInFunnel",
 )  # fmt: skip
 SERIES_UNUSED = ("limit", "orderBy", "response", "version")
-SERIES = Shape(*SERIES_FIELDS, unused=SERIES_UNUSED)
+SERIES = Shape(
+    *SERIES_FIELDS,
+    "operator",
+    nodes=Shape(*SERIES_FIELDS, unused=SERIES_UNUSED),
+    unused=SERIES_UNUSED,
+)
 _BREAKDOWN_FIELDS = (
     "breakdown", "breakdown_type", "breakdown_group_type_index", "breakdown_limit",
     "breakdown_normalize_url", "breakdown_hide_other_aggregation",
@@ -36,7 +41,8 @@ TRENDS_FILTER = Shape(
         "showLabelsOnSeries", "showPercentStackView", "yAxisScaleType", "showMultipleYAxes",
         "hiddenLegendIndexes", "resultCustomizationBy", "resultCustomizations", "goalLines",
         "showConfidenceIntervals", "confidenceLevel", "showTrendLines", "showMovingAverage",
-        "movingAverageIntervals", "detailedResultsAggregationType",
+        "movingAverageIntervals", "detailedResultsAggregationType", "hideWeekends",
+        "excludeBoxPlotOutliers",
     ),
 )  # fmt: skip
 TRENDS_QUERY = Shape(
@@ -55,7 +61,8 @@ FUNNELS_FILTER = Shape(
     exclusions=Shape(*SERIES_FIELDS, "funnelFromStep", "funnelToStep", unused=SERIES_UNUSED),
     unused=(
         "layout", "funnelStepReference", "hiddenLegendBreakdowns", "useUdf",
-        "resultCustomizations", "goalLines", "showValuesOnSeries",
+        "resultCustomizations", "goalLines", "showValuesOnSeries", "showTrendLines",
+        "breakdownSorting",
     ),
 )  # fmt: skip
 FUNNELS_QUERY = Shape(

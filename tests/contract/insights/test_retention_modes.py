@@ -138,10 +138,11 @@ def test_properties_are_added_up(either: httpx.Client) -> None:
         either,
         *[event("ra-1", "ra", 2, 9, price=1, **{"$set": {"size": 5}})],
         *[event("ra-1", "ra", 2, 10, price=2), event("ra-1", "ra", 3, price=4)],
-        *[event("ra-2", "ra", 2, price="8"), event("ra-2", "ra", 3), event("ra-2", "ra", 4, price=16)],
+        *[event("ra-2", "ra", 2, price="8"), event("ra-2", "ra", 3)],
+        event("ra-2", "ra", 4, price=16),
         *[event("ra-1", "rpay", 2, 8, price=100), event("ra-1", "rpay", 2, 11, price=200)],
         *[event("ra-1", "rpay", 4, price=400)],
-    )  # fmt: skip
+    )
     options = {"totalIntervals": 3, "aggregationProperty": "price"}
     rows = retention(either, DAYS, aggregationType="sum", **options, **both("ra"))
     assert counts(rows)[:3] == [[2, 2, 1], [2, 1, 0], [1, 0, 0]]
@@ -165,9 +166,11 @@ def test_properties_are_added_up(either: httpx.Client) -> None:
 def test_amounts_of_a_breakdown_sum_to_the_total(client: httpx.Client) -> None:
     send(
         client,
-        *[event("rs-1", "rs", 2, price=1, **{"$set": {"team": "a"}}), event("rs-1", "rs", 3, price=2)],
-        *[event("rs-2", "rs", 2, price=4, **{"$set": {"team": "b"}}), event("rs-2", "rs", 3, price=8)],
-    )  # fmt: skip
+        event("rs-1", "rs", 2, price=1, **{"$set": {"team": "a"}}),
+        event("rs-1", "rs", 3, price=2),
+        event("rs-2", "rs", 2, price=4, **{"$set": {"team": "b"}}),
+        event("rs-2", "rs", 3, price=8),
+    )
     options = {"totalIntervals": 2, "aggregationType": "sum", "aggregationProperty": "price"}
     breakdown = {"breakdownFilter": {"breakdown": "team", "breakdown_type": "person"}}
     rows = retention(client, {"date_to": "2026-03-03"}, **options, **both("rs"), **breakdown)

@@ -13,16 +13,16 @@ from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.insights.breakdowns import Breakdown
 from hedgerow.insights.date_range import TICK, DateRange, Interval
 from hedgerow.insights.series import (
+    FIRST_TIME,
     SESSION_DURATION,
     Series,
     filter_compiler,
+    is_first_of_person,
     match_event,
     match_series,
 )
 
 ACTIVE_DAYS = {"weekly_active": 7, "monthly_active": 30}
-# The first event of the series, or the first that also matches the filters.
-FIRST_TIME = ("first_time_for_user", "first_matching_event_for_user")
 _QUANTILES = {"median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _UNIQUE_MATH = ("dau", "unique_group", "unique_session", "weekly_active", "monthly_active")
 
@@ -148,7 +148,7 @@ def build_actors_query(
         conditions.append(equals(query.breakdown.build_value(), list(value)))
     actor = query.series.actor if query.series.math == "unique_group" else field("person_id")
     if query.series.math in FIRST_TIME:
-        conditions.append(_is_first_time(narrowed, context))
+        conditions.append(is_first_of_person(_match_first_time(narrowed, context)))
     return build_select(
         """
         SELECT {actor} AS actor, count() AS event_count
@@ -164,20 +164,6 @@ def _widen_to_active(series: Series, period: DateRange) -> DateRange:
     if period.interval not in _sliding_intervals(series):
         return period
     return replace(period, start=period.end + TICK - timedelta(days=ACTIVE_DAYS[series.math]))
-
-
-def _is_first_time(query: SeriesQuery, context: QueryContext) -> Expr:
-    """Match the first event of each user, as `_build_first_time` counts them."""
-    firsts = build_select(
-        """
-        SELECT actor, at FROM (
-            SELECT person_id AS actor, min(timestamp) AS at FROM events WHERE {matches}
-            GROUP BY actor
-        )
-        """,
-        matches=_match_first_time(query, context),
-    )
-    return compare(call("tuple", field("person_id"), field("timestamp")), Compare.IN, firsts)
 
 
 def _match_first_time(query: SeriesQuery, context: QueryContext) -> Expr:
