@@ -72,6 +72,14 @@ def test_breakdowns_and_math(client: httpx.Client) -> None:
     assert set(people(client, of_trend(weekly, day="2026-03-12"))) == {"ada", "cleo"}
     first = {"series": [VIEW | {"math": "first_time_for_user"}]}
     assert set(people(client, of_trend(first, day="2026-03-03"))) == {"cleo"}
+    # Of a line that adds up, all who are counted by then.
+    cumulative = {
+        "series": [VIEW | {"math": "dau"}],
+        "trendsFilter": {"display": "ActionsLineGraphCumulative"},
+    }
+    by_day = {"2026-03-02": {"ada", "bob"}, "2026-03-03": {"ada", "bob", "cleo"}}
+    for day, expected in by_day.items():
+        assert set(people(client, of_trend(cumulative, day=day))) == expected
     compared = {"dateRange": {"date_from": "2026-03-06", "date_to": "2026-03-09"}} | {
         "compareFilter": {"compare": True}
     }

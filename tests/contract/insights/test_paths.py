@@ -10,6 +10,9 @@ from tests.contract.insights.world import ask, refuse, send
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 MAY = {"date_from": "2026-05-01", "date_to": "2026-05-02"}
+# For paths of one test.
+JUNE = {"date_from": "2026-06-01", "date_to": "2026-06-02"}
+JUNE_MINUTE = 31 * 24 * 60
 HOME, PRICES, BLOG = "https://p.test", "https://p.test/prices", "https://p.test/blog"
 
 
@@ -52,7 +55,8 @@ def test_edges_and_times(client: httpx.Client) -> None:
         "source": f"1_{HOME}",
         "target": f"2_{PRICES}",
         "value": 2,
-        "average_conversion_time": (2 + 4) / 2 * 60_000,
+        # Of the visits of a page one after the other, the last counts.
+        "average_conversion_time": (1 + 4) / 2 * 60_000,
     }
     assert edges(client) == {
         (f"1_{HOME}", f"2_{PRICES}"): 2,
@@ -78,6 +82,54 @@ def test_start_and_end_points(client: httpx.Client) -> None:
         (f"1_{PRICES}", f"2_{BLOG}"): 1,
     }
     assert edges(client, endPoint=BLOG, stepLimit=2) == {(f"1_{PRICES}", f"2_{BLOG}"): 1}
+
+
+def loop(client: httpx.Client, *letters: str, **options: Any) -> dict[str, int]:
+    """Return the edges of a person who visits pages with one letter, minute by minute."""
+    who = "-".join([*letters, *options])
+    send(client, *[visit(who, JUNE_MINUTE + n, each) for n, each in enumerate(letters)])
+    filters = [{"type": "hogql", "key": f"distinct_id = 'path-{who}'"}]
+    query = {"dateRange": JUNE, "pathsFilter": options, "properties": filters}
+    found = ask(client, "PathsQuery", **query)["results"]
+    return {f"{each['source']} {each['target']}": each["value"] for each in found}
+
+
+def test_loops(client: httpx.Client) -> None:
+    """A start and an end point are the first visit of a page."""
+    assert loop(client, *"abab") == {"1_a 2_b": 1, "2_b 3_a": 1, "3_a 4_b": 1}
+    assert loop(client, *"abac", startPoint="a") == {"1_a 2_b": 1, "2_b 3_a": 1, "3_a 4_c": 1}
+    assert loop(client, *"abcb", endPoint="b") == {"1_a 2_b": 1}
+    assert loop(client, *"cbabd", startPoint="a", endPoint="b") == {"1_a 2_b": 1}
+    # More than 5 steps between both.
+    assert loop(client, *"xabcdefg", startPoint="a", endPoint="g") == {
+        "1_a 2_b": 1,
+        "2_b 3_...": 1,
+        "3_... 4_f": 1,
+        "4_f 5_g": 1,
+    }
+    assert loop(client, *"abcdef", stepLimit=3) == {"1_a 2_b": 1, "2_b 3_c": 1}
+
+
+def test_a_break_of_half_an_hour_ends_a_path(client: httpx.Client) -> None:
+    times = {"short": 29.99, "long": 30}
+    for who, minutes in times.items():
+        later = JUNE_MINUTE + minutes
+        send(client, visit(who, JUNE_MINUTE, f"{who}-1"), visit(who, later, f"{who}-2"))
+    rows = ask(client, "PathsQuery", dateRange=JUNE, pathsFilter={"edgeLimit": 1000})["results"]
+    found = {(each["source"], each["target"]) for each in rows}
+    assert ("1_short-1", "2_short-2") in found
+    assert ("1_long-1", "2_long-2") not in found
+
+
+def test_edges_that_no_shown_path_leads_to_are_left_out(client: httpx.Client) -> None:
+    for who, start in (("e1", "left"), ("e2", "right")):
+        pages = [start, "middle", "end"]
+        send(client, *[visit(who, JUNE_MINUTE + n, each) for n, each in enumerate(pages)])
+    names = "distinct_id IN ('path-e1', 'path-e2')"
+    query = {"dateRange": JUNE, "properties": [{"type": "hogql", "key": names}]}
+    found = ask(client, "PathsQuery", **query, pathsFilter={"minEdgeWeight": 2})["results"]
+    assert found == []
+    assert len(ask(client, "PathsQuery", **query, pathsFilter={})["results"]) == 3
 
 
 def test_expressions_groupings_and_cleaning(client: httpx.Client) -> None:

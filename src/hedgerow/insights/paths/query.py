@@ -23,7 +23,7 @@ from hedgerow.queries.fields import QueryFields
 DEFAULT_STEPS, MAX_STEPS = 5, 20
 DEFAULT_EDGES, MAX_EDGES = 50, 1_000
 MAX_NAMES = 50
-# A longer break ends a path.
+# A break of this length ends a path.
 MAX_BREAK_S = 30 * 60
 PAGEVIEW, SCREEN, CUSTOM, HOGQL = "$pageview", "$screen", "custom_event", "hogql"
 EVENT_TYPES = (PAGEVIEW, SCREEN, CUSTOM, HOGQL)
@@ -184,7 +184,7 @@ def build_path_actors(query: PathsQuery, context: QueryContext, period: DateRang
 
 
 def _build_all_paths(query: PathsQuery, context: QueryContext, period: DateRange) -> Select:
-    """Build rows of a path: pairs of time and item, without an item that repeats the one before."""
+    """Build rows of a path: pairs of time and item. Of an item that repeats, the last counts."""
     item = _build_item(query)
     where = [
         period.contains(field("timestamp")),
@@ -199,11 +199,11 @@ def _build_all_paths(query: PathsQuery, context: QueryContext, period: DateRange
     return build_select(
         f"""
         SELECT actor, arrayMap(point -> tupleElement(point, 2), run) AS items, arrayFilter(
-            (point, item, before) -> item != before, run, items, arrayShiftRight(items, 1, '')
+            (point, item, next) -> item != next, run, items, arrayShiftLeft(items, 1, '')
         ) AS path
         FROM (
             SELECT actor, arrayJoin(arraySplit(
-                (point, gap) -> gap > {MAX_BREAK_S * 1_000_000}, points,
+                (point, gap) -> gap >= {MAX_BREAK_S * 1_000_000}, points,
                 arrayDifference(arrayMap(point -> tupleElement(point, 1), points))
             )) AS run
             FROM (
@@ -221,7 +221,7 @@ def _build_all_paths(query: PathsQuery, context: QueryContext, period: DateRange
 
 
 def _cut_paths(query: PathsQuery, paths: Select) -> Select:
-    """Keep the steps after the start point, or those before the end point."""
+    """Keep the steps from the start point on, and those up to the first end point."""
     items = "arrayMap(point -> tupleElement(point, 2), path)"
     if query.start:
         paths = build_select(
@@ -235,23 +235,33 @@ def _cut_paths(query: PathsQuery, paths: Select) -> Select:
     if query.end:
         paths = build_select(
             f"""
-            SELECT actor,
-                arraySlice(path, 1, length(path) + 1 - indexOf(arrayReverse({items}), {{end}}))
-                AS path
+            SELECT actor, arraySlice(path, 1, indexOf({items}, {{end}})) AS path
             FROM {{paths}} AS paths WHERE has({items}, {{end}})
             """,  # noqa: S608 - ours
             paths=paths,
             end=constant(query.end),
         )
-    # Towards an end point, the last steps count.
-    first = f"-{query.step_limit}" if query.end and not query.start else "1"
     return build_select(
         f"""
-        SELECT actor, arraySlice(path, {first}, {query.step_limit}) AS path
+        SELECT actor, {_limit_steps(query)} AS path
         FROM {{paths}} AS paths
         """,  # noqa: S608 - ours
         paths=paths,
     )
+
+
+def _limit_steps(query: PathsQuery) -> str:
+    """Build the steps of a path that count: the first; towards an end point, the last; and from a
+    start to an end, the first half and the last, with dots in between."""
+    limit, half = query.step_limit, query.step_limit // 2
+    if not query.end:
+        return f"arraySlice(path, 1, {limit})"
+    if not query.start or not half:
+        return f"arraySlice(path, -{limit}, {limit})"
+    dots = f"tuple(tupleElement(arrayElement(path, {half + 1}), 1), '...')"
+    return f"""if(length(path) > {limit}, arrayConcat(
+        arraySlice(path, 1, {half}), [{dots}], arraySlice(path, -{half}, {half})
+    ), path)"""
 
 
 def _build_item(query: PathsQuery) -> Expr:

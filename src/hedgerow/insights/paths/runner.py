@@ -1,8 +1,11 @@
 """Runs PathsQuery."""
 
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -42,13 +45,27 @@ class PathsQueryRunner:
             context, partial(_compile, query, context, period)
         )
         rows = (await self._executor.run(context, statement)).rows
-        results = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        results = _keep_reachable([dict(zip(COLUMNS, row, strict=True)) for row in rows])
         return InsightOutput(
             results=msgspec.Raw(jsonio.encode(results)),
             hogql=hogql,
             timings=[Timing(k="./run", t=round(time.monotonic() - started, 6))],
             resolved_date_range=period.describe(),
         )
+
+
+def _keep_reachable(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Drop the edges that no shown path leads to: those before them are below a limit."""
+    targets = defaultdict(list)
+    for each in edges:
+        targets[each["source"]].append(each["target"])
+    pending = [source for source in targets if source.startswith("1_")]
+    seen = set(pending)
+    while pending:
+        new = [each for each in targets[pending.pop()] if each in targets and each not in seen]
+        seen.update(new)
+        pending += new
+    return [each for each in edges if each["source"] in seen]
 
 
 def _compile(

@@ -139,6 +139,9 @@ def build_actors_query(
     """Build rows of actor and number of events: who is behind the number of one interval, or of
     the whole period, and of one value of the breakdown."""
     period = query.period if slot is None else query.period.narrow_to(slot)
+    if query.is_cumulative and query.series.math not in ACTIVE_DAYS:
+        # All up to the interval.
+        period = replace(period, start=query.period.start)
     if query.series.math in ACTIVE_DAYS:
         period = _widen_to_active(query.series, period)
     narrowed = replace(query, period=period)
