@@ -75,6 +75,12 @@ class Interval(StrEnum):
             return start.replace(year=year, month=month + 1)
         return start + timedelta(days=count * (7 if self is Interval.WEEK else 1))
 
+    def end_of(self, start: datetime) -> datetime:
+        """Return the last moment of the interval that begins at `start`."""
+        following = self.add_to(start, 1).astimezone(UTC)
+        # In UTC: the local time before a clock change may not exist, or exist twice.
+        return (following - TICK).astimezone(start.tzinfo)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DateRange:
@@ -93,7 +99,8 @@ class DateRange:
     @cached_property
     def interval_starts(self) -> Sequence[datetime]:
         found: list[datetime] = []
-        while (start := self.interval.add_to(self.first, len(found))) <= self.end:
+        end = self.end.astimezone(UTC)
+        while (start := self.interval.add_to(self.first, len(found))).astimezone(UTC) <= end:
             found.append(start)
         return found
 
@@ -137,8 +144,12 @@ class DateRange:
     def narrow_to(self, number: int) -> "DateRange":
         """Return the part within one interval."""
         start = self.interval.add_to(self.first, number)
-        end = self.interval.add_to(self.first, number + 1) - TICK
-        return replace(self, start=max(start, self.start), end=min(end, self.end))
+        end = self.interval.end_of(start)
+        return replace(
+            self,
+            start=max(start, self.start, key=datetime.timestamp),
+            end=min(end, self.end, key=datetime.timestamp),
+        )
 
 
 def parse_interval(fields: QueryFields, name: str = "interval") -> Interval:
@@ -211,10 +222,10 @@ def _round_start(start: datetime, text: str, interval: Interval) -> datetime:
 
 def _end_of_range(end: datetime, text: str, interval: Interval) -> datetime:
     if not interval.has_time_of_day or (text and _drops_time_of_day(text)):
-        return Interval.DAY.add_to(Interval.DAY.start_of(end), 1) - TICK
+        return Interval.DAY.end_of(Interval.DAY.start_of(end))
     if text and not _RELATIVE.fullmatch(text):
         return end
-    return interval.add_to(interval.start_of(end), 1) - TICK
+    return interval.end_of(interval.start_of(end))
 
 
 def _check_size(found: DateRange, fields: QueryFields) -> None:
@@ -237,7 +248,7 @@ def shift_to_previous(current: DateRange, sent: Mapping[str, Any]) -> DateRange:
         return replace(current, start=start, end=start + length)
     if current.interval is Interval.HOUR:
         start = start.replace(hour=current.start.hour, minute=0, second=0, microsecond=0)
-        end = Interval.HOUR.add_to(Interval.HOUR.start_of(start + length), 1) - TICK
+        end = Interval.HOUR.end_of(Interval.HOUR.start_of(start + length))
         return replace(current, start=start, end=end)
     start = Interval.DAY.start_of(start)
     found = _RELATIVE.fullmatch(str(sent.get("date_from") or DEFAULT_FROM))
@@ -249,5 +260,5 @@ def shift_to_previous(current: DateRange, sent: Mapping[str, Any]) -> DateRange:
         and not sent.get("date_to")
     ):
         start += timedelta(days=1)
-    end = Interval.DAY.add_to(Interval.DAY.start_of(start + length), 1) - TICK
+    end = Interval.DAY.end_of(Interval.DAY.start_of(start + length))
     return replace(current, start=start, end=end)

@@ -12,7 +12,6 @@ from hedgerow.hogql.ast import Expr
 from hedgerow.hogql.builders import field
 from hedgerow.insights.breakdowns import Breakdown, parse_breakdown
 from hedgerow.insights.date_range import (
-    TICK,
     DateRange,
     Interval,
     parse_date_range,
@@ -163,7 +162,7 @@ def plan_period(query: RetentionQuery, time: QueryTime, earliest: datetime | Non
         first = query.interval.start_of(found.start, time.week_start)
     period = DateRange(
         start=first,
-        end=query.interval.add_to(last, 1) - TICK,
+        end=query.interval.end_of(last),
         interval=query.interval,
         week_start=time.week_start,
     )

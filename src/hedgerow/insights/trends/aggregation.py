@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 from hedgerow.events.query.context import QueryContext
 from hedgerow.hogql.ast import Compare, Expr, Select
@@ -166,7 +166,11 @@ def _widen_to_active(series: Series, period: DateRange) -> DateRange:
     """Return the days up to the end of a period in which its active users are active."""
     if period.interval not in _sliding_intervals(series):
         return period
-    return replace(period, start=period.end + TICK - timedelta(days=ACTIVE_DAYS[series.math]))
+    days = ACTIVE_DAYS[series.math]
+    if period.interval is Interval.HOUR:
+        end = period.end.astimezone(UTC) + TICK - timedelta(days=days)
+        return replace(period, start=end.astimezone(period.end.tzinfo))
+    return replace(period, start=period.end + TICK - timedelta(days=days))
 
 
 def _match_first_time(query: SeriesQuery, context: QueryContext) -> Expr:
