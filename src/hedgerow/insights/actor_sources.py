@@ -72,6 +72,12 @@ class ActorSource:
         return self.sent.get("breakdown", self.sent.get("funnelStepBreakdown"))
 
     @property
+    def date_ranges(self) -> list[Mapping[str, Any]]:
+        if self.kind == "PathsQuery":
+            return parse_paths_query(self.query).date_ranges
+        return [self.query.get("dateRange") or {}]
+
+    @property
     def is_other(self) -> bool:
         values = self.value if isinstance(self.value, list) else [self.value]
         other = OTHER_LABEL if self.kind != "FunnelsQuery" else PLAIN_OTHER_LABEL
@@ -320,7 +326,7 @@ def _build_funnels(
 def _build_paths(source: ActorSource, context: QueryContext, earliest: datetime | None) -> Select:
     query = parse_paths_query(source.query)
     period = parse_date_range(query.date_range, Interval.DAY, context.time, earliest)
-    return build_path_actors(query, context, period)
+    return build_path_actors(query, context, period, earliest)
 
 
 def _build_rate(source: ActorSource, funnel: Funnel, context: QueryContext) -> Select:

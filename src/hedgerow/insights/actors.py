@@ -135,7 +135,7 @@ class ActorsQueryRunner:
             project, now, [query.sent, *list_documents(query.source.query, project)]
         )
         source = query.source
-        earliest = await find_earliest(self._executor, context, source.query.get("dateRange"))
+        earliest = await find_earliest(self._executor, context, *source.date_ranges)
         shown = await self._find_shown_values(source, context, earliest)
         statement, hogql = await self._executor.run_compilation(
             context, partial(_compile, query, context, earliest, shown)

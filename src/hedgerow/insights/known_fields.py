@@ -118,8 +118,9 @@ PATHS_FILTER = Shape(
 )  # fmt: skip
 PATHS_QUERY = Shape(
     "kind", "properties", "filterTestAccounts", "aggregation_group_type_index",
-    "funnelPathsFilter",
     dateRange=DATE_RANGE,
     pathsFilter=PATHS_FILTER,
+    # The funnel is checked by its kind.
+    funnelPathsFilter=Shape("funnelPathType", "funnelSource", "funnelStep"),
     unused=COMMON_UNUSED,
 )  # fmt: skip

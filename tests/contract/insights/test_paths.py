@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import ask, refuse, send
+from tests.contract.insights.world import ask, name_actors, refuse, send
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 MAY = {"date_from": "2026-05-01", "date_to": "2026-05-02"}
@@ -161,3 +161,60 @@ def test_expressions_groupings_and_cleaning(client: httpx.Client) -> None:
 )
 def test_what_is_not_understood_is_refused(client: httpx.Client, fields: Any, attr: str) -> None:
     assert refuse(client, "PathsQuery", **fields)["attr"] == attr
+
+
+JULY = {"date_from": "2026-07-01", "date_to": "2026-07-03"}
+JULY_MINUTE = 61 * 24 * 60
+
+
+def test_paths_of_a_funnel(either: httpx.Client) -> None:
+    """Of two people, one gets from `enter` to `leave`. Breaks up to the window of the funnel, which
+    is a day, do not end a path."""
+    one = [(-50, "ad"), (0, "enter"), (2, "look"), (70, "leave"), (75, "rest")]
+    other = [(-5, "search"), (0, "enter"), (3, "wait"), (1500, "again"), (1501, "gone")]
+    for who, points in (("f1", one), ("f2", other)):
+        send(either, *[visit(who, JULY_MINUTE + minute, "", name) for minute, name in points])
+    steps = [{"kind": "EventsNode", "event": each} for each in ("enter", "leave")]
+    window = {"funnelWindowInterval": 1, "funnelWindowIntervalUnit": "day"}
+    source = {"kind": "FunnelsQuery", "dateRange": JULY, "series": steps, "funnelsFilter": window}
+
+    def follow(type: str, step: int) -> set[str]:
+        part = {"funnelPathType": f"funnel_path_{type}", "funnelSource": source, "funnelStep": step}
+        query = {"dateRange": JULY, "pathsFilter": {}, "funnelPathsFilter": part}
+        found = ask(either, "PathsQuery", **query)["results"]
+        assert {each["value"] for each in found} <= {1}
+        return {f"{each['source']} {each['target']}" for each in found}
+
+    assert follow("between_steps", 2) == {"1_enter 2_look", "2_look 3_leave"}
+    assert follow("before_step", 2) == {"1_ad 2_enter", "2_enter 3_look", "3_look 4_leave"}
+    assert follow("after_step", 2) == {"1_leave 2_rest"}
+    assert follow("before_step", 1) == {"1_ad 2_enter", "1_search 2_enter"}
+    # Those who drop off: until the step before, and after the window.
+    assert follow("before_step", -2) == {"1_search 2_enter"}
+    assert follow("after_step", -2) == {"1_again 2_gone"}
+    part = {"funnelPathType": "funnel_path_after_step", "funnelSource": source, "funnelStep": 2}
+    query = {"kind": "PathsQuery", "dateRange": JULY, "funnelPathsFilter": part}
+    query["pathsFilter"] = {"pathStartKey": "1_leave", "pathEndKey": "2_rest"}
+    actors = {"kind": "InsightActorsQuery", "source": query}
+    assert name_actors(either, actors) == ["path-f1"]
+
+
+@pytest.mark.parametrize(
+    ("part", "attr"),
+    [
+        ({"funnelStep": 3}, "query__funnelPathsFilter__funnelStep"),
+        ({"funnelStep": -1}, "query__funnelPathsFilter__funnelStep"),
+        (
+            {"funnelPathType": "funnel_path_between_steps", "funnelStep": 1},
+            "query__funnelPathsFilter__funnelStep",
+        ),
+        ({"funnelPathType": "after"}, "query__funnelPathsFilter__funnelPathType"),
+        ({"step": 1}, "query__funnelPathsFilter.step"),
+        ({"funnelSource": {"series": []}}, "query__series"),
+    ],
+)
+def test_bad_parts_of_a_funnel(client: httpx.Client, part: Any, attr: str) -> None:
+    steps = [{"kind": "EventsNode", "event": each} for each in ("enter", "leave")]
+    source = {"kind": "FunnelsQuery", "series": steps}
+    query = {"pathsFilter": {}, "funnelPathsFilter": {"funnelSource": source, **part}}
+    assert refuse(client, "PathsQuery", **query)["attr"] == attr

@@ -39,10 +39,10 @@ class PathsQueryRunner:
         context = await self._executor.build_context(
             project, now, list_documents(query.sent, project)
         )
-        earliest = await find_earliest(self._executor, context, query.date_range)
+        earliest = await find_earliest(self._executor, context, *query.date_ranges)
         period = parse_date_range(query.date_range, Interval.DAY, context.time, earliest)
         statement, hogql = await self._executor.run_compilation(
-            context, partial(_compile, query, context, period)
+            context, partial(_compile, query, context, period, earliest)
         )
         rows = (await self._executor.run(context, statement)).rows
         results = _keep_reachable([dict(zip(COLUMNS, row, strict=True)) for row in rows])
@@ -69,7 +69,7 @@ def _keep_reachable(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _compile(
-    query: PathsQuery, context: QueryContext, period: DateRange
+    query: PathsQuery, context: QueryContext, period: DateRange, earliest: datetime | None
 ) -> tuple[PrintedQuery, str]:
-    tree = build_paths_query(query, context, period)
+    tree = build_paths_query(query, context, period, earliest)
     return compile_query(tree, context), to_hogql(tree)
