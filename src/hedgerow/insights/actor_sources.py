@@ -77,6 +77,13 @@ class ActorSource:
             return parse_paths_query(self.query).date_ranges
         return [self.query.get("dateRange") or {}]
 
+    def number_columns(self) -> dict[str, int]:
+        """Return the columns of a retention by name, such as `day_1`."""
+        if self.kind != "RetentionQuery":
+            return {}
+        query = parse_retention_query(self.query)
+        return {f"{query.interval}_{number}": number for number in range(len(query.column_labels))}
+
     @property
     def is_other(self) -> bool:
         values = self.value if isinstance(self.value, list) else [self.value]

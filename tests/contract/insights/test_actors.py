@@ -190,6 +190,12 @@ def test_retention(client: httpx.Client) -> None:
     source = {"kind": "InsightActorsQuery", "source": query, "interval": 0}
     found = people(client, source, select=["person", "appearances"])
     assert found == {"ada": [0, 1], "bob": [0, 2, 3]}
+    # Or a column for each interval.
+    assert people(client, source, select=["person", "day_1"]) == {"ada": 1, "bob": 0}
+    assert people(client, source, select=["person", "day_3"]) == {"ada": 0, "bob": 1}
+    for unknown in ("day_4", "week_1"):
+        query = {"kind": "ActorsQuery", "source": source, "select": ["person", unknown]}
+        assert client.post(QUERY, json={"query": query}).json()["attr"] == "query__select"
 
 
 @pytest.mark.parametrize(
