@@ -4,8 +4,19 @@ hand."""
 from typing import Any
 
 import httpx
+import pytest
 
-from tests.contract.insights.world import BUY, RANGE, VIEW, ask, event, name_actors, refuse, send
+from tests.contract.insights.world import (
+    BUY,
+    QUERY,
+    RANGE,
+    VIEW,
+    ask,
+    event,
+    name_actors,
+    refuse,
+    send,
+)
 
 
 def group(*nodes: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -119,3 +130,16 @@ def test_a_new_project_may_begin_its_weeks_on_monday(client: httpx.Client) -> No
     assert (found["days"], found["data"]) == (["2026-02-23", "2026-03-02"], [1, 1])
     refused = client.post("/api/projects/", json={"name": "Bad", "week_start_day": 2})
     assert (refused.status_code, refused.json()["attr"]) == (400, "week_start_day")
+
+
+@pytest.mark.parametrize("kind", ["InsightVizNode", "DataTableNode", "DataVisualizationNode"])
+def test_a_node_stands_for_its_source(client: httpx.Client, kind: str) -> None:
+    source = {"kind": "TrendsQuery", "dateRange": RANGE, "series": [VIEW]}
+    node = {"kind": kind, "source": source}
+    found = [client.post(QUERY, json={"query": each}).json() for each in (node, source)]
+    assert found[0]["results"] == found[1]["results"]
+    wrong = {"kind": kind, "source": source | {"interval": "year"}}
+    refused = client.post(QUERY, json={"query": wrong})
+    assert (refused.status_code, refused.json()["attr"]) == (400, "query__source__interval")
+    for bad in ({"kind": kind}, {"kind": kind, "source": {"kind": kind}}):
+        assert client.post(QUERY, json={"query": bad}).status_code == 400
