@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.contract.insights.test_retention import by_value, retention
-from tests.contract.insights.world import event, name_actors, refuse, send
+from tests.contract.insights.world import QUERY, event, name_actors, refuse, send
 
 WINDOWS = {"timeWindowMode": "24_hour_windows"}
 
@@ -214,3 +214,31 @@ def test_a_first_time_just_before_the_range_is_not_within(
 def test_bad_modes(client: httpx.Client, options: dict[str, Any], name: str) -> None:
     refused = refuse(client, "RetentionQuery", retentionFilter=options)
     assert refused["attr"] == f"query__retentionFilter__{name}"
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [{}, WINDOWS, {"retentionCustomBrackets": [1, 2]}, {"cumulative": True}],
+    ids=["calendar", "windows", "brackets", "cumulative"],
+)
+@pytest.mark.parametrize("breakdown", [None, "$browser"])
+def test_the_persons_are_as_many_as_the_count(
+    client: httpx.Client, mode: dict[str, Any], breakdown: str | None
+) -> None:
+    query: dict[str, Any] = {
+        "kind": "RetentionQuery",
+        "dateRange": DAYS,
+        "retentionFilter": {"totalIntervals": 3, **both("view"), **mode},
+    }
+    if breakdown:
+        query["breakdownFilter"] = {"breakdown": breakdown}
+    rows = client.post(QUERY, json={"query": query}).json()["results"]
+    for number, row in enumerate(rows):
+        source = {"kind": "InsightActorsQuery", "source": query, "interval": number % 4}
+        if breakdown:
+            source["breakdown"] = [row["breakdown_value"]]
+        actors = {"kind": "ActorsQuery", "source": source, "select": ["appearances"]}
+        found = client.post(QUERY, json={"query": actors}).json()["results"]
+        appearances = [each for (intervals,) in found for each in intervals]
+        shown = [each["count"] for each in row["values"]]
+        assert shown == [appearances.count(gap) for gap in range(len(shown))]
