@@ -124,7 +124,7 @@ def bind_bins(query: SeriesQuery, context: QueryContext) -> SeriesQuery:
     """Give the bins of a breakdown the bounds of their numbers in the whole period."""
     if query.breakdown is None or not query.breakdown.has_bins:
         return query
-    matches = _build_matches(query, context)
+    matches = build_matches(query, context)
 
     def find_bounds(number: Expr) -> tuple[Expr, Expr]:
         parts = {"number": number, "matches": matches}
@@ -193,7 +193,7 @@ def _build_amounts(query: SeriesQuery, context: QueryContext) -> Select:
     parts = {
         "slot": _build_slot(query, field("timestamp")),
         "value": _build_value(query),
-        "matches": _build_matches(query, context),
+        "matches": build_matches(query, context),
     }
     if series.is_actor_math:
         measure = series.math.removesuffix("_count_per_actor")
@@ -204,7 +204,7 @@ def _build_amounts(query: SeriesQuery, context: QueryContext) -> Select:
         return build_select(_SESSION_SQL, amount=_aggregate(series.math, field("seconds")), **parts)
     if query.is_cumulative and is_unique_math(series):
         return build_select(_FIRST_SLOT_SQL, actor=series.actor, **parts)
-    return build_select(_PLAIN_SQL, amount=_build_amount(series), **parts)
+    return build_select(_PLAIN_SQL, amount=build_amount(series), **parts)
 
 
 def _build_slot(query: SeriesQuery, timestamp: Expr) -> Expr:
@@ -228,7 +228,7 @@ def build_conditions(query: SeriesQuery, context: QueryContext) -> list[Expr]:
     return found
 
 
-def _build_matches(query: SeriesQuery, context: QueryContext) -> Expr:
+def build_matches(query: SeriesQuery, context: QueryContext) -> Expr:
     return all_of([query.period.contains(field("timestamp")), *build_conditions(query, context)])
 
 
@@ -239,7 +239,7 @@ def _match_math(series: Series) -> list[Expr]:
     return []
 
 
-def _build_amount(series: Series) -> Expr:
+def build_amount(series: Series) -> Expr:
     if series.math == "hogql":
         assert series.math_hogql is not None
         return call("ifNull", call("toFloat", parse_expr(series.math_hogql)), constant(0))
@@ -287,7 +287,7 @@ def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
             slot=constant(0),
             value=_build_value(one),
             amount=call("uniqExact", query.series.actor),
-            matches=_build_matches(one, context),
+            matches=build_matches(one, context),
         )
     unit = replace(
         period,
@@ -305,7 +305,7 @@ def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
         _ACTIVE_SQL,
         actor=query.series.actor,
         value=_build_value(query),
-        matches=_build_matches(replace(query, period=wide), context),
+        matches=build_matches(replace(query, period=wide), context),
         active_unit=wide.number_interval(field("timestamp")),
         from_unit=field("active"),
         width=constant(width),
