@@ -77,7 +77,9 @@ def unwrap_node(query: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def locate_error(error: Invalid, query: Mapping[str, Any]) -> Invalid:
     """Return an error of a query as one of the node around it."""
-    if query.get("kind") not in NODES or not (error.attr or "").startswith("query__"):
+    kind = query.get("kind")
+    is_node = isinstance(kind, str) and kind in NODES
+    if not is_node or not (error.attr or "").startswith("query__"):
         return error
     place = (error.attr or "").removeprefix("query__")
     return Invalid(error.detail, attr=f"query__source__{place}", code=error.code)

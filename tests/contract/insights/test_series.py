@@ -141,5 +141,6 @@ def test_a_node_stands_for_its_source(client: httpx.Client, kind: str) -> None:
     wrong = {"kind": kind, "source": source | {"interval": "year"}}
     refused = client.post(QUERY, json={"query": wrong})
     assert (refused.status_code, refused.json()["attr"]) == (400, "query__source__interval")
-    for bad in ({"kind": kind}, {"kind": kind, "source": {"kind": kind}}):
-        assert client.post(QUERY, json={"query": bad}).status_code == 400
+    for bad in ({"kind": kind}, {"kind": kind, "source": {"kind": kind}}, {"kind": [kind]}):
+        for path in (QUERY, "/api/projects/1/insights/"):
+            assert client.post(path, json={"query": bad}).status_code == 400
