@@ -78,8 +78,8 @@ def test_breakdowns_and_math(client: httpx.Client) -> None:
         "trendsFilter": {"display": "ActionsLineGraphCumulative"},
     }
     by_day = {"2026-03-02": {"ada", "bob"}, "2026-03-03": {"ada", "bob", "cleo"}}
-    for day, expected in by_day.items():
-        assert set(people(client, of_trend(cumulative, day=day))) == expected
+    for until, expected in by_day.items():
+        assert set(people(client, of_trend(cumulative, day=until))) == expected
     compared = {"dateRange": {"date_from": "2026-03-06", "date_to": "2026-03-09"}} | {
         "compareFilter": {"compare": True}
     }

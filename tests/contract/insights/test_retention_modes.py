@@ -166,9 +166,9 @@ def test_properties_are_added_up(either: httpx.Client) -> None:
 def test_amounts_of_a_breakdown_sum_to_the_total(client: httpx.Client) -> None:
     send(
         client,
-        event("rs-1", "rs", 2, price=1, **{"$set": {"team": "a"}}),
+        event("rs-1", "rs", 2, 12, price=1, **{"$set": {"team": "a"}}),
         event("rs-1", "rs", 3, price=2),
-        event("rs-2", "rs", 2, price=4, **{"$set": {"team": "b"}}),
+        event("rs-2", "rs", 2, 12, price=4, **{"$set": {"team": "b"}}),
         event("rs-2", "rs", 3, price=8),
     )
     options = {"totalIntervals": 2, "aggregationType": "sum", "aggregationProperty": "price"}
