@@ -137,8 +137,11 @@ def parse_series(sent: Any, attr: str) -> Series:
     nodes = _parse_nodes(fields) if kind == GROUP else []
     event = fields.text("event") or None
     action_id = _read_action_id(fields) if kind == ACTIONS else None
-    if event and action_id is not None:
-        raise Invalid("An action has no event. Leave this field out.", attr=fields.attr("event"))
+    if event and kind != EVENTS:
+        what = "An action" if kind == ACTIONS else "A group"
+        raise Invalid(f"{what} has no event. Leave this field out.", attr=fields.attr("event"))
+    if kind != GROUP:
+        fields.refuse_value("nodes", "Only a GroupNode has nodes.")
     found = Series(
         attr=attr,
         event=event,

@@ -67,6 +67,8 @@ def test_bad_groups(client: httpx.Client) -> None:
         (group(VIEW, operator="XOR"), "query__series__0__operator"),
         (group({"kind": "GroupNode"}), "query__series__0__nodes__0__nodes"),
         (group(VIEW | {"mth": "dau"}), "query__series[0].nodes[0].mth"),
+        (group(VIEW, event="view"), "query__series__0__event"),
+        (VIEW | {"nodes": [BUY]}, "query__series__0__nodes"),
     ]:
         assert refuse(client, "TrendsQuery", series=[series])["attr"] == attr
 
