@@ -11,7 +11,7 @@ DATE_RANGE = Shape("date_from", "date_to", "explicitDate")
 SERIES_FIELDS = (
     "kind", "event", "id", "name", "custom_name", "properties", "fixedProperties", "math",
     "math_property", "math_property_type", "math_hogql", "math_group_type_index",
-    "math_multiplier", "optionalInFunnel",
+    "math_multiplier", "math_property_revenue_currency", "optionalInFunnel",
 )  # fmt: skip
 SERIES_UNUSED = ("limit", "orderBy", "response", "version")
 SERIES = Shape(
@@ -22,7 +22,7 @@ SERIES = Shape(
 )
 _BREAKDOWN_FIELDS = (
     "breakdown", "breakdown_type", "breakdown_group_type_index", "breakdown_limit",
-    "breakdown_normalize_url", "breakdown_hide_other_aggregation",
+    "breakdown_normalize_url", "breakdown_hide_other_aggregation", "breakdown_path_cleaning",
 )  # fmt: skip
 _BREAKDOWN_ITEM_FIELDS = ("property", "type", "group_type_index", "normalize_url")
 BREAKDOWN = Shape(*_BREAKDOWN_FIELDS, breakdowns=Shape(*_BREAKDOWN_ITEM_FIELDS))

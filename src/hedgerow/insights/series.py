@@ -142,6 +142,7 @@ def parse_series(sent: Any, attr: str) -> Series:
         raise Invalid(f"{what} has no event. Leave this field out.", attr=fields.attr("event"))
     if kind != GROUP:
         fields.refuse_value("nodes", "Only a GroupNode has nodes.")
+    fields.refuse_value("math_property_revenue_currency", "Currencies are not supported.")
     found = Series(
         attr=attr,
         event=event,

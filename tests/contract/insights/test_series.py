@@ -73,6 +73,23 @@ def test_bad_groups(client: httpx.Client) -> None:
         assert refuse(client, "TrendsQuery", series=[series])["attr"] == attr
 
 
+def test_unsupported_fields_may_be_empty(client: httpx.Client) -> None:
+    """PostHog's clients also send fields that they do not use."""
+
+    def build(value: Any) -> dict[str, Any]:
+        series = VIEW | {"math_property_revenue_currency": value}
+        return {"series": [series], "breakdownFilter": {"breakdown": "$browser"}}
+
+    assert ask(client, "TrendsQuery", **build(None))["results"]
+    currency = refuse(client, "TrendsQuery", **build({"static": "EUR"}))
+    assert currency["attr"] == "query__series__0__math_property_revenue_currency"
+    cleaning: dict[str, Any] = {"breakdown": "$browser", "breakdown_path_cleaning": False}
+    assert ask(client, "TrendsQuery", series=[VIEW], breakdownFilter=cleaning)["results"]
+    cleaning["breakdown_path_cleaning"] = True
+    refused = refuse(client, "TrendsQuery", series=[VIEW], breakdownFilter=cleaning)
+    assert refused["attr"] == "query__breakdownFilter__breakdown_path_cleaning"
+
+
 def test_a_step_may_be_the_first_event_of_a_person(either: httpx.Client) -> None:
     send(
         either,
