@@ -49,11 +49,18 @@ BROKEN_DOWN_KINDS = ("TrendsQuery", "FunnelsQuery", "RetentionQuery")
 
 
 def parse_node(query: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the query of a saved insight. Raises Invalid for a kind that cannot be saved."""
+    for place, node in (("", query), ("source__", unwrap_node(query))):
+        kind = node.get("kind")
+        if isinstance(kind, str) and kind in _UNSAVED_KINDS:
+            detail = f"A saved insight cannot be of the kind {kind}. Send it to query/ instead."
+            raise Invalid(detail, attr=f"query__{place}kind", code="not_supported")
+    return unwrap_node(query)
+
+
+def unwrap_node(query: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the query that a node shows. Raises Invalid for a node with unknown fields."""
     kind = query.get("kind")
-    if isinstance(kind, str) and kind in _UNSAVED_KINDS:
-        detail = f"A saved insight cannot be of the kind {kind}. Send it to query/ instead."
-        raise Invalid(detail, attr="query__kind", code="not_supported")
     if not isinstance(kind, str) or kind not in NODES:
         return query
     QueryFields(query).check_known(NODES[kind])
@@ -62,7 +69,7 @@ def parse_node(query: Mapping[str, Any]) -> Mapping[str, Any]:
         detail = "Expected the query that the node shows, such as a TrendsQuery."
         raise Invalid(detail, attr="query__source", code="required")
     inner = source.get("kind")
-    if isinstance(inner, str) and (inner in NODES or inner in _UNSAVED_KINDS):
+    if isinstance(inner, str) and inner in NODES:
         detail = f'"{truncate(inner)}" cannot be the source of a node.'
         raise Invalid(detail, attr="query__source__kind", code="invalid_choice")
     return source
@@ -70,7 +77,9 @@ def parse_node(query: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def locate_error(error: Invalid, query: Mapping[str, Any]) -> Invalid:
     """Return an error of a query as one of the node around it."""
-    if query.get("kind") not in NODES or not (error.attr or "").startswith("query__"):
+    kind = query.get("kind")
+    is_node = isinstance(kind, str) and kind in NODES
+    if not is_node or not (error.attr or "").startswith("query__"):
         return error
     place = (error.attr or "").removeprefix("query__")
     return Invalid(error.detail, attr=f"query__source__{place}", code=error.code)

@@ -37,11 +37,8 @@ from hedgerow.insights.funnels.sql import (
 )
 from hedgerow.insights.known_fields import FUNNELS_ACTORS, INSIGHT_ACTORS
 from hedgerow.insights.paths.query import build_path_actors, parse_paths_query
-from hedgerow.insights.retention.query import (
-    build_retained_actors,
-    parse_retention_query,
-    plan_period,
-)
+from hedgerow.insights.retention.query import parse_retention_query, plan_period
+from hedgerow.insights.retention.sql import build_retained_actors
 from hedgerow.insights.trends.aggregation import build_actors_query, build_series_query
 from hedgerow.insights.trends.query import (
     PlannedSeries,
@@ -73,6 +70,19 @@ class ActorSource:
     def value(self) -> Any:
         """The value of the breakdown that the source asks about."""
         return self.sent.get("breakdown", self.sent.get("funnelStepBreakdown"))
+
+    @property
+    def date_ranges(self) -> list[Mapping[str, Any]]:
+        if self.kind == "PathsQuery":
+            return parse_paths_query(self.query).date_ranges
+        return [self.query.get("dateRange") or {}]
+
+    def number_columns(self) -> dict[str, int]:
+        """Return the columns of a retention by name, such as `day_1`."""
+        if self.kind != "RetentionQuery":
+            return {}
+        query = parse_retention_query(self.query)
+        return {f"{query.interval}_{number}": number for number in range(len(query.column_labels))}
 
     @property
     def is_other(self) -> bool:
@@ -279,7 +289,9 @@ def _build_retention(
     cohort = _find_cohort(source, query.breakdown)
     return build_select(
         f"""
-        SELECT actor, arraySort(arrayDistinct(arrayFlatten(groupArray(gaps)))) AS appearances
+        SELECT actor, arraySort(arrayDistinct(arrayMap(
+            point -> tupleElement(point, 1), arrayFlatten(groupArray(points))
+        ))) AS appearances
         FROM {{actors}} AS actors
         WHERE base = {number} AND {{is_value}} GROUP BY actor
         ORDER BY length(appearances) DESC, actor ASC
@@ -321,7 +333,7 @@ def _build_funnels(
 def _build_paths(source: ActorSource, context: QueryContext, earliest: datetime | None) -> Select:
     query = parse_paths_query(source.query)
     period = parse_date_range(query.date_range, Interval.DAY, context.time, earliest)
-    return build_path_actors(query, context, period)
+    return build_path_actors(query, context, period, earliest)
 
 
 def _build_rate(source: ActorSource, funnel: Funnel, context: QueryContext) -> Select:

@@ -77,6 +77,7 @@ class ActorsQuery:
     sent: Mapping[str, Any]
     source: ActorSource
     columns: Sequence[str]
+    intervals: Mapping[str, int]
     search: str
     order: Sequence[str]
     limit: int
@@ -89,14 +90,16 @@ def parse_actors_query(sent: Mapping[str, Any]) -> ActorsQuery:
     check_storable(sent, "query")
     source = parse_source(fields.mapping("source"), fields.attr("source"))
     columns = fields.text_list("select") or ["actor"]
+    intervals = source.number_columns()
     for each in columns:
-        if each not in COLUMNS:
+        if each not in COLUMNS and each not in intervals:
             detail = f'"{truncate(each)}" is not supported. Expected one of: {", ".join(COLUMNS)}.'
             raise Invalid(detail, attr=fields.attr("select"), code="invalid_choice")
     return ActorsQuery(
         sent=sent,
         source=source,
         columns=columns,
+        intervals=intervals,
         search=fields.text("search").strip(),
         order=_parse_order(fields, source),
         limit=fields.number("limit", 1, MAX_LIMIT) or DEFAULT_LIMIT,
@@ -135,7 +138,7 @@ class ActorsQueryRunner:
             project, now, [query.sent, *list_documents(query.source.query, project)]
         )
         source = query.source
-        earliest = await find_earliest(self._executor, context, source.query.get("dateRange"))
+        earliest = await find_earliest(self._executor, context, *source.date_ranges)
         shown = await self._find_shown_values(source, context, earliest)
         statement, hogql = await self._executor.run_compilation(
             context, partial(_compile, query, context, earliest, shown)
@@ -264,5 +267,11 @@ def _build_row(
         "id": id,
         "created_at": actor["created_at"],
         query.source.column: extra,
+    }
+    # Whether the actor of a retention was there, as 1 or 0.
+    values |= {
+        name: int(query.intervals[name] in extra)
+        for name in query.columns
+        if name in query.intervals
     }
     return [values.get(name) for name in query.columns]

@@ -142,6 +142,7 @@ def parse_breakdown(sent: Any, attr: str) -> Breakdown | None:
         return None
     check_storable(sent, attr)
     fields = QueryFields(sent, attr)
+    fields.refuse_value("breakdown_path_cleaning", "Path cleaning is not supported.")
     limit = fields.integer("breakdown_limit")
     if limit is not None and not 1 <= limit <= MAX_LIMIT:
         detail = f"A number from 1 to {MAX_LIMIT} is required."

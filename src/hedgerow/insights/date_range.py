@@ -31,10 +31,11 @@ _TIME_OF_DAY = re.compile(r"\d[T ]\d")
 _RELATIVE = re.compile(r"[+-]?(\d*)([shdwmqyM])(Start|End)?", re.ASCII)
 # The units of relative dates with a time of day: seconds, minutes and hours.
 _CLOCK_UNITS = "sMh"
-_SECONDS = {"minute": 60, "hour": 3600}
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 
 
 class Interval(StrEnum):
+    SECOND = "second"
     MINUTE = "minute"
     HOUR = "hour"
     DAY = "day"
@@ -43,11 +44,13 @@ class Interval(StrEnum):
 
     @property
     def has_time_of_day(self) -> bool:
-        return self in (Interval.MINUTE, Interval.HOUR)
+        return self in (Interval.SECOND, Interval.MINUTE, Interval.HOUR)
 
     def start_of(self, moment: datetime, week_start: WeekStart = WeekStart.SUNDAY) -> datetime:
         """Return the start of the interval that contains a local time."""
         match self:
+            case Interval.SECOND:
+                return moment.replace(microsecond=0)
             case Interval.MINUTE:
                 return moment.replace(second=0, microsecond=0)
             case Interval.HOUR:
@@ -72,6 +75,12 @@ class Interval(StrEnum):
             return start.replace(year=year, month=month + 1)
         return start + timedelta(days=count * (7 if self is Interval.WEEK else 1))
 
+    def end_of(self, start: datetime) -> datetime:
+        """Return the last moment of the interval that begins at `start`."""
+        following = self.add_to(start, 1).astimezone(UTC)
+        # In UTC: the local time before a clock change may not exist, or exist twice.
+        return (following - TICK).astimezone(start.tzinfo)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DateRange:
@@ -90,7 +99,8 @@ class DateRange:
     @cached_property
     def interval_starts(self) -> Sequence[datetime]:
         found: list[datetime] = []
-        while (start := self.interval.add_to(self.first, len(found))) <= self.end:
+        end = self.end.astimezone(UTC)
+        while (start := self.interval.add_to(self.first, len(found))).astimezone(UTC) <= end:
             found.append(start)
         return found
 
@@ -103,6 +113,7 @@ class DateRange:
     @property
     def labels(self) -> list[str]:
         form = "-%b-%Y %H:%M" if self.interval.has_time_of_day else "-%b-%Y"
+        form += ":%S" if self.interval is Interval.SECOND else ""
         return [f"{each.day}{each.strftime(form)}" for each in self.interval_starts]
 
     def describe(self) -> dict[str, str]:
@@ -133,8 +144,12 @@ class DateRange:
     def narrow_to(self, number: int) -> "DateRange":
         """Return the part within one interval."""
         start = self.interval.add_to(self.first, number)
-        end = self.interval.add_to(self.first, number + 1) - TICK
-        return replace(self, start=max(start, self.start), end=min(end, self.end))
+        end = self.interval.end_of(start)
+        return replace(
+            self,
+            start=max(start, self.start, key=datetime.timestamp),
+            end=min(end, self.end, key=datetime.timestamp),
+        )
 
 
 def parse_interval(fields: QueryFields, name: str = "interval") -> Interval:
@@ -196,20 +211,21 @@ def _drops_time_of_day(text: str) -> bool:
 
 def _round_start(start: datetime, text: str, interval: Interval) -> datetime:
     """Return the start of the first interval. A first week begins with the day of the start, and
-    a number of hours before now with a whole hour, in minutes with an exact time."""
+    a number of hours before now with a whole hour, in minutes or seconds with an exact time."""
     if _drops_time_of_day(text):
         start = Interval.DAY.start_of(start)
     elif _RELATIVE.fullmatch(text) and interval is not Interval.MONTH:
-        return start if interval is Interval.MINUTE else Interval.HOUR.start_of(start)
+        is_short = interval in (Interval.SECOND, Interval.MINUTE)
+        return start if is_short else Interval.HOUR.start_of(start)
     return (Interval.DAY if interval is Interval.WEEK else interval).start_of(start)
 
 
 def _end_of_range(end: datetime, text: str, interval: Interval) -> datetime:
     if not interval.has_time_of_day or (text and _drops_time_of_day(text)):
-        return Interval.DAY.add_to(Interval.DAY.start_of(end), 1) - TICK
+        return Interval.DAY.end_of(Interval.DAY.start_of(end))
     if text and not _RELATIVE.fullmatch(text):
         return end
-    return interval.add_to(interval.start_of(end), 1) - TICK
+    return interval.end_of(interval.start_of(end))
 
 
 def _check_size(found: DateRange, fields: QueryFields) -> None:
@@ -228,11 +244,11 @@ def shift_to_previous(current: DateRange, sent: Mapping[str, Any]) -> DateRange:
     until now compare with the same days of the week."""
     length = current.end - current.start
     start = current.start - length
-    if current.interval is Interval.MINUTE:
+    if current.interval in (Interval.SECOND, Interval.MINUTE):
         return replace(current, start=start, end=start + length)
     if current.interval is Interval.HOUR:
         start = start.replace(hour=current.start.hour, minute=0, second=0, microsecond=0)
-        end = Interval.HOUR.add_to(Interval.HOUR.start_of(start + length), 1) - TICK
+        end = Interval.HOUR.end_of(Interval.HOUR.start_of(start + length))
         return replace(current, start=start, end=end)
     start = Interval.DAY.start_of(start)
     found = _RELATIVE.fullmatch(str(sent.get("date_from") or DEFAULT_FROM))
@@ -244,5 +260,5 @@ def shift_to_previous(current: DateRange, sent: Mapping[str, Any]) -> DateRange:
         and not sent.get("date_to")
     ):
         start += timedelta(days=1)
-    end = Interval.DAY.add_to(Interval.DAY.start_of(start + length), 1) - TICK
+    end = Interval.DAY.end_of(Interval.DAY.start_of(start + length))
     return replace(current, start=start, end=end)

@@ -16,10 +16,10 @@ SELECT toUnixTimestamp(min(timestamp)) FROM events WHERE timestamp >= toDateTime
 
 
 async def find_earliest(
-    executor: QueryExecutor, context: QueryContext, date_range: Mapping[str, Any] | None
+    executor: QueryExecutor, context: QueryContext, *date_ranges: Mapping[str, Any] | None
 ) -> datetime | None:
-    """Return the time of the first event since 2015 if the range begins with it."""
-    if not date_range or date_range.get("date_from") != ALL_TIME:
+    """Return the time of the first event since 2015 if one of the ranges begins with it."""
+    if all(not each or each.get("date_from") != ALL_TIME for each in date_ranges):
         return None
     found = await executor.execute(context, lambda: parse_select(_SQL))
     seconds = found.rows[0][0] if found.rows else 0

@@ -11,13 +11,18 @@ DATE_RANGE = Shape("date_from", "date_to", "explicitDate")
 SERIES_FIELDS = (
     "kind", "event", "id", "name", "custom_name", "properties", "fixedProperties", "math",
     "math_property", "math_property_type", "math_hogql", "math_group_type_index",
-    "math_multiplier", "optionalInFunnel",
+    "math_multiplier", "math_property_revenue_currency", "optionalInFunnel",
 )  # fmt: skip
 SERIES_UNUSED = ("limit", "orderBy", "response", "version")
-SERIES = Shape(*SERIES_FIELDS, unused=SERIES_UNUSED)
+SERIES = Shape(
+    *SERIES_FIELDS,
+    "operator",
+    nodes=Shape(*SERIES_FIELDS, unused=SERIES_UNUSED),
+    unused=SERIES_UNUSED,
+)
 _BREAKDOWN_FIELDS = (
     "breakdown", "breakdown_type", "breakdown_group_type_index", "breakdown_limit",
-    "breakdown_normalize_url", "breakdown_hide_other_aggregation",
+    "breakdown_normalize_url", "breakdown_hide_other_aggregation", "breakdown_path_cleaning",
 )  # fmt: skip
 _BREAKDOWN_ITEM_FIELDS = ("property", "type", "group_type_index", "normalize_url")
 BREAKDOWN = Shape(*_BREAKDOWN_FIELDS, breakdowns=Shape(*_BREAKDOWN_ITEM_FIELDS))
@@ -36,7 +41,8 @@ TRENDS_FILTER = Shape(
         "showLabelsOnSeries", "showPercentStackView", "yAxisScaleType", "showMultipleYAxes",
         "hiddenLegendIndexes", "resultCustomizationBy", "resultCustomizations", "goalLines",
         "showConfidenceIntervals", "confidenceLevel", "showTrendLines", "showMovingAverage",
-        "movingAverageIntervals", "detailedResultsAggregationType",
+        "movingAverageIntervals", "detailedResultsAggregationType", "hideWeekends",
+        "excludeBoxPlotOutliers",
     ),
 )  # fmt: skip
 TRENDS_QUERY = Shape(
@@ -55,7 +61,8 @@ FUNNELS_FILTER = Shape(
     exclusions=Shape(*SERIES_FIELDS, "funnelFromStep", "funnelToStep", unused=SERIES_UNUSED),
     unused=(
         "layout", "funnelStepReference", "hiddenLegendBreakdowns", "useUdf",
-        "resultCustomizations", "goalLines", "showValuesOnSeries",
+        "resultCustomizations", "goalLines", "showValuesOnSeries", "showTrendLines",
+        "breakdownSorting",
     ),
 )  # fmt: skip
 FUNNELS_QUERY = Shape(
@@ -72,11 +79,13 @@ ENTITY = Shape(
 )  # fmt: skip
 RETENTION_FILTER = Shape(
     "retentionType", "totalIntervals", "minimumOccurrences", "period", "cumulative",
+    "timeWindowMode", "retentionCustomBrackets", "aggregationType", "aggregationProperty",
+    "aggregationPropertyType",
     targetEntity=ENTITY,
     returningEntity=ENTITY,
     unused=(
         "retentionReference", "meanRetentionCalculation", "display", "dashboardDisplay",
-        "showTrendLines",
+        "showTrendLines", "goalLines", "selectedInterval",
     ),
 )  # fmt: skip
 RETENTION_QUERY = Shape(
@@ -109,8 +118,9 @@ PATHS_FILTER = Shape(
 )  # fmt: skip
 PATHS_QUERY = Shape(
     "kind", "properties", "filterTestAccounts", "aggregation_group_type_index",
-    "funnelPathsFilter",
     dateRange=DATE_RANGE,
     pathsFilter=PATHS_FILTER,
+    # The funnel is checked by its kind.
+    funnelPathsFilter=Shape("funnelPathType", "funnelSource", "funnelStep"),
     unused=COMMON_UNUSED,
 )  # fmt: skip

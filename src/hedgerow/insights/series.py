@@ -8,16 +8,19 @@ from hedgerow.errors import Invalid
 from hedgerow.events.actions.model import Action
 from hedgerow.events.filters.compiler import FilterCompiler
 from hedgerow.events.query.context import QueryContext, find_action, match_action
-from hedgerow.hogql.ast import Expr
-from hedgerow.hogql.builders import all_of, equals, field
+from hedgerow.hogql.ast import Compare, Expr
+from hedgerow.hogql.builders import all_of, any_of, call, compare, equals, field
 from hedgerow.hogql.parser.parse import parse_expr
+from hedgerow.hogql.templates import build_select
 from hedgerow.lib.text import parse_whole_number
 from hedgerow.persons.model import MAX_GROUP_TYPES
 from hedgerow.projects.validation import check_storable
 from hedgerow.queries.fields import QueryFields
 
 MAX_SERIES = 26
-EVENTS, ACTIONS = "EventsNode", "ActionsNode"
+EVENTS, ACTIONS, GROUP = "EventsNode", "ActionsNode", "GroupNode"
+MAX_NODES = 20
+OPERATORS = ("OR", "AND")
 ALL_EVENTS = "All events"
 DEFAULT_EVENT = "$pageview"
 SESSION_DURATION = "$session_duration"
@@ -29,9 +32,13 @@ _ACTOR_MATH = tuple(
 )
 _PLAIN_MATH = (
     "total", "dau", "weekly_active", "monthly_active", "unique_session", "unique_group",
-    "first_time_for_user", "first_matching_event_for_user", "hogql",
+    "hogql",
 )  # fmt: skip
-MATH = (*_PLAIN_MATH, *_PROPERTY_MATH, *_ACTOR_MATH)
+# The first event of the series, or the first that also matches the filters.
+FIRST_TIME = (
+    "first_time_for_user", "first_matching_event_for_user", "first_time_for_user_with_filters",
+)  # fmt: skip
+MATH = (*_PLAIN_MATH, *FIRST_TIME, *_PROPERTY_MATH, *_ACTOR_MATH)
 # The place of a math property, by `math_property_type`.
 _PROPERTY_CHAINS: Mapping[str, tuple[str, ...]] = {
     "event_properties": ("properties",),
@@ -44,8 +51,9 @@ _PROPERTY_CHAINS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """The events of an action, or with one name; without both, all events. `attr` is the place of
-    the series in the query."""
+    """The events of an action, or with one name; without both, all events. A group has the events
+    of one of its `nodes`, or with `needs_all_nodes` those that all of them have. `attr` is the
+    place of the series in the query."""
 
     attr: str
     event: str | None
@@ -59,11 +67,14 @@ class Series:
     math_hogql: str | None
     math_group_type_index: int | None
     math_multiplier: float | None
+    nodes: Sequence["Series"] = ()
+    needs_all_nodes: bool = False
 
     @property
     def label(self) -> str:
         """The name of the series, for an action with `name_action`."""
-        return self.event or (ALL_EVENTS if self.action_id is None else self.name)
+        is_named = self.action_id is not None or bool(self.nodes)
+        return self.event or (self.name if is_named else ALL_EVENTS)
 
     @property
     def entity_id(self) -> str | int | None:
@@ -71,7 +82,18 @@ class Series:
 
     @property
     def entity_type(self) -> str:
+        if self.nodes:
+            return "groups"
         return "events" if self.action_id is None else "actions"
+
+    def matches_same_events(self, other: "Series") -> bool:
+        return self._matched == other._matched
+
+    @property
+    def _matched(self) -> tuple[Any, ...]:
+        """What decides which events match."""
+        nodes = [each._matched for each in self.nodes]
+        return self.entity_type, self.entity_id, self.properties, nodes, self.needs_all_nodes
 
     @property
     def is_property_math(self) -> bool:
@@ -111,16 +133,21 @@ def parse_series(sent: Any, attr: str) -> Series:
         raise Invalid("Expected an object.", attr=attr)
     check_storable(sent, attr)
     fields = QueryFields(sent, attr)
-    kind = fields.choice("kind", (EVENTS, ACTIONS)) or EVENTS
+    kind = fields.choice("kind", (EVENTS, ACTIONS, GROUP)) or EVENTS
+    nodes = _parse_nodes(fields) if kind == GROUP else []
     event = fields.text("event") or None
     action_id = _read_action_id(fields) if kind == ACTIONS else None
-    if event and action_id is not None:
-        raise Invalid("An action has no event. Leave this field out.", attr=fields.attr("event"))
+    if event and kind != EVENTS:
+        what = "An action" if kind == ACTIONS else "A group"
+        raise Invalid(f"{what} has no event. Leave this field out.", attr=fields.attr("event"))
+    if kind != GROUP:
+        fields.refuse_value("nodes", "Only a GroupNode has nodes.")
+    fields.refuse_value("math_property_revenue_currency", "Currencies are not supported.")
     found = Series(
         attr=attr,
         event=event,
         action_id=action_id,
-        name=fields.text("name") or event or ("" if kind == ACTIONS else ALL_EVENTS),
+        name=fields.text("name") or event or _name_series(kind, nodes),
         custom_name=fields.text("custom_name") or None,
         properties=[
             *_read_filters(fields, "properties"),
@@ -132,9 +159,29 @@ def parse_series(sent: Any, attr: str) -> Series:
         math_hogql=fields.text("math_hogql") or None,
         math_group_type_index=fields.integer("math_group_type_index"),
         math_multiplier=_read_multiplier(sent, fields),
+        nodes=nodes,
+        needs_all_nodes=fields.choice("operator", OPERATORS) == OPERATORS[1],
     )
     _check_math(found, fields)
     return found
+
+
+def _parse_nodes(fields: QueryFields) -> list[Series]:
+    """Parse the events and actions of a group."""
+    sent, attr = fields.list_field("nodes"), fields.attr("nodes")
+    if not 1 <= len(sent) <= MAX_NODES:
+        raise Invalid(f"Expected from 1 to {MAX_NODES} nodes.", attr=attr)
+    found = [parse_series(each, f"{attr}__{number}") for number, each in enumerate(sent)]
+    for each in found:
+        if each.nodes:
+            raise Invalid("A group has no groups.", attr=f"{each.attr}__kind")
+    return found
+
+
+def _name_series(kind: str, nodes: Sequence[Series]) -> str:
+    if kind == GROUP:
+        return ", ".join(each.name or str(each.action_id) for each in nodes)
+    return "" if kind == ACTIONS else ALL_EVENTS
 
 
 def parse_entity(fields: QueryFields, name: str) -> Series:
@@ -202,7 +249,14 @@ def filter_compiler(context: QueryContext) -> FilterCompiler:
     return FilterCompiler(context.time, context.cohorts, parse_expr)
 
 
-def match_event(series: Series, context: QueryContext) -> list[Expr]:
+def match_event(
+    series: Series, context: QueryContext, compiler: FilterCompiler | None = None
+) -> list[Expr]:
+    """Build the conditions for the events of a series without its own filters."""
+    if series.nodes:
+        compiler = compiler or filter_compiler(context)
+        parts = [match_series(each, context, compiler) for each in series.nodes]
+        return [all_of(parts) if series.needs_all_nodes else any_of(parts)]
     if series.action_id is not None:
         return [match_action(_find_action(series, context), context)]
     return [equals(field("event"), series.event)] if series.event else []
@@ -211,10 +265,24 @@ def match_event(series: Series, context: QueryContext) -> list[Expr]:
 def match_series(series: Series, context: QueryContext, compiler: FilterCompiler) -> Expr:
     """Build the condition for the events of a series. The limits of filters are those of the
     compiler, for all series that it compiles."""
-    parts = match_event(series, context)
+    parts = match_event(series, context, compiler)
     if series.properties:
         parts.append(compiler.compile(list(series.properties), f"{series.attr}__properties"))
     return all_of(parts)
+
+
+def is_first_of_person(matches: Expr) -> Expr:
+    """Match the first event of each person that matches a condition."""
+    firsts = build_select(
+        """
+        SELECT actor, at FROM (
+            SELECT person_id AS actor, min(timestamp) AS at FROM events WHERE {matches}
+            GROUP BY actor
+        )
+        """,
+        matches=matches,
+    )
+    return compare(call("tuple", field("person_id"), field("timestamp")), Compare.IN, firsts)
 
 
 def name_action(series: Series, context: QueryContext) -> Series:

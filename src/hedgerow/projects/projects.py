@@ -73,10 +73,22 @@ class Projects:
         self._store = store
         self._directory = directory
 
-    async def create(self, name: str, timezone: str, actor: Actor, now: datetime) -> Project:
+    async def create(
+        self,
+        name: str,
+        timezone: str,
+        actor: Actor,
+        now: datetime,
+        week_start_day: WeekStart = WeekStart.SUNDAY,
+    ) -> Project:
         _check_timezone(timezone)
         name = validate_text("name", name, MAX_NAME_CHARS)
-        new = NewProject(name=name, timezone=timezone, api_token=generate_project_token())
+        new = NewProject(
+            name=name,
+            timezone=timezone,
+            api_token=generate_project_token(),
+            week_start_day=week_start_day,
+        )
         project = await self._store.add_project(new, actor, now)
         await self._directory.refresh()
         return project

@@ -16,6 +16,7 @@ from hedgerow.projects.model import (
     Role,
     SecretKey,
     User,
+    WeekStart,
 )
 
 
@@ -38,6 +39,7 @@ class NewProject:
     name: str
     timezone: str
     api_token: str
+    week_start_day: WeekStart = WeekStart.SUNDAY
 
 
 class DirectoryStore(Protocol):

@@ -72,6 +72,14 @@ def test_breakdowns_and_math(client: httpx.Client) -> None:
     assert set(people(client, of_trend(weekly, day="2026-03-12"))) == {"ada", "cleo"}
     first = {"series": [VIEW | {"math": "first_time_for_user"}]}
     assert set(people(client, of_trend(first, day="2026-03-03"))) == {"cleo"}
+    # Of a line that adds up, all who are counted by then.
+    cumulative = {
+        "series": [VIEW | {"math": "dau"}],
+        "trendsFilter": {"display": "ActionsLineGraphCumulative"},
+    }
+    by_day = {"2026-03-02": {"ada", "bob"}, "2026-03-03": {"ada", "bob", "cleo"}}
+    for until, expected in by_day.items():
+        assert set(people(client, of_trend(cumulative, day=until))) == expected
     compared = {"dateRange": {"date_from": "2026-03-06", "date_to": "2026-03-09"}} | {
         "compareFilter": {"compare": True}
     }
@@ -182,6 +190,12 @@ def test_retention(client: httpx.Client) -> None:
     source = {"kind": "InsightActorsQuery", "source": query, "interval": 0}
     found = people(client, source, select=["person", "appearances"])
     assert found == {"ada": [0, 1], "bob": [0, 2, 3]}
+    # Or a column for each interval.
+    assert people(client, source, select=["person", "day_1"]) == {"ada": 1, "bob": 0}
+    assert people(client, source, select=["person", "day_3"]) == {"ada": 0, "bob": 1}
+    for unknown in ("day_4", "week_1"):
+        query = {"kind": "ActorsQuery", "source": source, "select": ["person", unknown]}
+        assert client.post(QUERY, json={"query": query}).json()["attr"] == "query__select"
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import ask, refuse, send
+from tests.contract.insights.world import ask, name_actors, refuse, send
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 MAY = {"date_from": "2026-05-01", "date_to": "2026-05-02"}
+# For paths of one test.
+JUNE = {"date_from": "2026-06-01", "date_to": "2026-06-02"}
+JUNE_MINUTE = 31 * 24 * 60
 HOME, PRICES, BLOG = "https://p.test", "https://p.test/prices", "https://p.test/blog"
 
 
@@ -52,7 +55,8 @@ def test_edges_and_times(client: httpx.Client) -> None:
         "source": f"1_{HOME}",
         "target": f"2_{PRICES}",
         "value": 2,
-        "average_conversion_time": (2 + 4) / 2 * 60_000,
+        # Of the visits of a page one after the other, the last counts.
+        "average_conversion_time": (1 + 4) / 2 * 60_000,
     }
     assert edges(client) == {
         (f"1_{HOME}", f"2_{PRICES}"): 2,
@@ -78,6 +82,54 @@ def test_start_and_end_points(client: httpx.Client) -> None:
         (f"1_{PRICES}", f"2_{BLOG}"): 1,
     }
     assert edges(client, endPoint=BLOG, stepLimit=2) == {(f"1_{PRICES}", f"2_{BLOG}"): 1}
+
+
+def loop(client: httpx.Client, *letters: str, **options: Any) -> dict[str, int]:
+    """Return the edges of a person who visits pages with one letter, minute by minute."""
+    who = "-".join([*letters, *options])
+    send(client, *[visit(who, JUNE_MINUTE + n, each) for n, each in enumerate(letters)])
+    filters = [{"type": "hogql", "key": f"distinct_id = 'path-{who}'"}]
+    query = {"dateRange": JUNE, "pathsFilter": options, "properties": filters}
+    found = ask(client, "PathsQuery", **query)["results"]
+    return {f"{each['source']} {each['target']}": each["value"] for each in found}
+
+
+def test_loops(client: httpx.Client) -> None:
+    """A start and an end point are the first visit of a page."""
+    assert loop(client, *"abab") == {"1_a 2_b": 1, "2_b 3_a": 1, "3_a 4_b": 1}
+    assert loop(client, *"abac", startPoint="a") == {"1_a 2_b": 1, "2_b 3_a": 1, "3_a 4_c": 1}
+    assert loop(client, *"abcb", endPoint="b") == {"1_a 2_b": 1}
+    assert loop(client, *"cbabd", startPoint="a", endPoint="b") == {"1_a 2_b": 1}
+    # More than 5 steps between both.
+    assert loop(client, *"xabcdefg", startPoint="a", endPoint="g") == {
+        "1_a 2_b": 1,
+        "2_b 3_...": 1,
+        "3_... 4_f": 1,
+        "4_f 5_g": 1,
+    }
+    assert loop(client, *"abcdef", stepLimit=3) == {"1_a 2_b": 1, "2_b 3_c": 1}
+
+
+def test_a_break_of_half_an_hour_ends_a_path(client: httpx.Client) -> None:
+    times = {"short": 29.99, "long": 30}
+    for who, minutes in times.items():
+        later = JUNE_MINUTE + minutes
+        send(client, visit(who, JUNE_MINUTE, f"{who}-1"), visit(who, later, f"{who}-2"))
+    rows = ask(client, "PathsQuery", dateRange=JUNE, pathsFilter={"edgeLimit": 1000})["results"]
+    found = {(each["source"], each["target"]) for each in rows}
+    assert ("1_short-1", "2_short-2") in found
+    assert ("1_long-1", "2_long-2") not in found
+
+
+def test_edges_that_no_shown_path_leads_to_are_left_out(client: httpx.Client) -> None:
+    for who, start in (("e1", "left"), ("e2", "right")):
+        pages = [start, "middle", "end"]
+        send(client, *[visit(who, JUNE_MINUTE + n, each) for n, each in enumerate(pages)])
+    names = "distinct_id IN ('path-e1', 'path-e2')"
+    query = {"dateRange": JUNE, "properties": [{"type": "hogql", "key": names}]}
+    found = ask(client, "PathsQuery", **query, pathsFilter={"minEdgeWeight": 2})["results"]
+    assert found == []
+    assert len(ask(client, "PathsQuery", **query, pathsFilter={})["results"]) == 3
 
 
 def test_expressions_groupings_and_cleaning(client: httpx.Client) -> None:
@@ -109,3 +161,60 @@ def test_expressions_groupings_and_cleaning(client: httpx.Client) -> None:
 )
 def test_what_is_not_understood_is_refused(client: httpx.Client, fields: Any, attr: str) -> None:
     assert refuse(client, "PathsQuery", **fields)["attr"] == attr
+
+
+JULY = {"date_from": "2026-07-01", "date_to": "2026-07-03"}
+JULY_MINUTE = 61 * 24 * 60
+
+
+def test_paths_of_a_funnel(either: httpx.Client) -> None:
+    """Of two people, one gets from `enter` to `leave`. Breaks up to the window of the funnel, which
+    is a day, do not end a path."""
+    one = [(-50, "ad"), (0, "enter"), (2, "look"), (70, "leave"), (75, "rest")]
+    other = [(-5, "search"), (0, "enter"), (3, "wait"), (1500, "again"), (1501, "gone")]
+    for who, points in (("f1", one), ("f2", other)):
+        send(either, *[visit(who, JULY_MINUTE + minute, "", name) for minute, name in points])
+    steps = [{"kind": "EventsNode", "event": each} for each in ("enter", "leave")]
+    window = {"funnelWindowInterval": 1, "funnelWindowIntervalUnit": "day"}
+    source = {"kind": "FunnelsQuery", "dateRange": JULY, "series": steps, "funnelsFilter": window}
+
+    def follow(type: str, step: int) -> set[str]:
+        part = {"funnelPathType": f"funnel_path_{type}", "funnelSource": source, "funnelStep": step}
+        query = {"dateRange": JULY, "pathsFilter": {}, "funnelPathsFilter": part}
+        found = ask(either, "PathsQuery", **query)["results"]
+        assert {each["value"] for each in found} <= {1}
+        return {f"{each['source']} {each['target']}" for each in found}
+
+    assert follow("between_steps", 2) == {"1_enter 2_look", "2_look 3_leave"}
+    assert follow("before_step", 2) == {"1_ad 2_enter", "2_enter 3_look", "3_look 4_leave"}
+    assert follow("after_step", 2) == {"1_leave 2_rest"}
+    assert follow("before_step", 1) == {"1_ad 2_enter", "1_search 2_enter"}
+    # Those who drop off: until the step before, and after the window.
+    assert follow("before_step", -2) == {"1_search 2_enter"}
+    assert follow("after_step", -2) == {"1_again 2_gone"}
+    part = {"funnelPathType": "funnel_path_after_step", "funnelSource": source, "funnelStep": 2}
+    query = {"kind": "PathsQuery", "dateRange": JULY, "funnelPathsFilter": part}
+    query["pathsFilter"] = {"pathStartKey": "1_leave", "pathEndKey": "2_rest"}
+    actors = {"kind": "InsightActorsQuery", "source": query}
+    assert name_actors(either, actors) == ["path-f1"]
+
+
+@pytest.mark.parametrize(
+    ("part", "attr"),
+    [
+        ({"funnelStep": 3}, "query__funnelPathsFilter__funnelStep"),
+        ({"funnelStep": -1}, "query__funnelPathsFilter__funnelStep"),
+        (
+            {"funnelPathType": "funnel_path_between_steps", "funnelStep": 1},
+            "query__funnelPathsFilter__funnelStep",
+        ),
+        ({"funnelPathType": "after"}, "query__funnelPathsFilter__funnelPathType"),
+        ({"step": 1}, "query__funnelPathsFilter.step"),
+        ({"funnelSource": {"series": []}}, "query__series"),
+    ],
+)
+def test_bad_parts_of_a_funnel(client: httpx.Client, part: Any, attr: str) -> None:
+    steps = [{"kind": "EventsNode", "event": each} for each in ("enter", "leave")]
+    source = {"kind": "FunnelsQuery", "series": steps}
+    query = {"pathsFilter": {}, "funnelPathsFilter": {"funnelSource": source, **part}}
+    assert refuse(client, "PathsQuery", **query)["attr"] == attr

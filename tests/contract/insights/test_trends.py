@@ -349,3 +349,27 @@ def test_breakdowns_sum_to_the_total(client: httpx.Client) -> None:
 )
 def test_what_is_not_understood_is_refused(client: httpx.Client, fields: Any, attr: str) -> None:
     assert refuse(client, "TrendsQuery", **{"series": [VIEW], **fields})["attr"] == attr
+
+
+def test_a_calendar_heatmap_has_days_of_the_week_and_hours(either: httpx.Client) -> None:
+    """Views: Monday at 9 and 10 Ada, at 23 Bob; Tuesday at 8 Ada, at 12 and 13 Cleo; Wednesday and
+    Thursday at 1 Bob."""
+
+    def ask_heatmap(math: str) -> Any:
+        display = {"display": "CalendarHeatmap"}
+        series = [VIEW | {"math": math}]
+        (found,) = ask(either, "TrendsQuery", series=series, trendsFilter=display)["results"]
+        assert found["aggregated_value"] == found["calendar_heatmap_data"]["allAggregations"]
+        return found["calendar_heatmap_data"]
+
+    total = ask_heatmap("total")
+    cells = {(each["row"], each["column"]): each["value"] for each in total["data"]}
+    assert cells == dict.fromkeys(
+        [(1, 9), (1, 10), (1, 23), (2, 8), (2, 12), (2, 13), (3, 1), (4, 1)], 1
+    )
+    assert [each["value"] for each in total["rowAggregations"]] == [3, 3, 1, 1]
+    assert total["columnAggregations"][0] == {"column": 1, "value": 2}
+    unique = ask_heatmap("dau")
+    assert [each["value"] for each in unique["rowAggregations"]] == [2, 2, 1, 1]
+    assert unique["columnAggregations"][0] == {"column": 1, "value": 1}
+    assert unique["allAggregations"] == 3

@@ -114,3 +114,25 @@ def test_the_period_before(sent: Any, first: str, last: str) -> None:
 def test_other_ranges_are_refused(interval: str, sent: Any) -> None:
     with pytest.raises(Invalid):
         parse(interval, **sent)
+
+
+@pytest.mark.parametrize(
+    ("day", "number", "start", "end"),
+    [
+        # The hour before the clock goes forward, and the one that it goes back to.
+        ("2026-03-29", 1, "2026-03-29 00:00:00", "2026-03-29 00:59:59.999999"),
+        ("2026-10-25", 2, "2026-10-25 00:00:00", "2026-10-25 00:59:59.999999"),
+        ("2026-10-25", 3, "2026-10-25 01:00:00", "2026-10-25 01:59:59.999999"),
+    ],
+)
+def test_an_hour_at_a_clock_change(day: str, number: int, start: str, end: str) -> None:
+    """Times in UTC of an hour of a day in Berlin."""
+    hour = parse("hour", date_from=day, date_to=day).narrow_to(number)
+    found = [each.astimezone(UTC).replace(tzinfo=None) for each in (hour.start, hour.end)]
+    assert [str(each) for each in found] == [start, end]
+
+
+def test_a_range_that_ends_within_a_repeated_hour() -> None:
+    """02:30 in summer time, when 02:00 in winter time is yet to come."""
+    found = parse("hour", date_from="2026-10-25", date_to="2026-10-25T00:30:00Z")
+    assert len(found.interval_starts) == 3

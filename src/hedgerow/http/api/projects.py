@@ -98,8 +98,11 @@ class ProjectDeletionItem(msgspec.Struct, kw_only=True):
 
 
 class NewProjectBody(Fields):
+    """`week_start_day` is 0 for Sunday, 1 for Monday."""
+
     name: Name = "Default project"
     timezone: Timezone = "UTC"
+    week_start_day: Annotated[int, Between(0, 1)] = 0
 
 
 class ProjectChange(Fields):
@@ -240,7 +243,10 @@ class ProjectEndpoints:
         """Create a project. The response contains its public key."""
         check_organization(call)
         fields = await call.body(NewProjectBody)
-        project = await self._projects.create(fields.name, fields.timezone, call.actor, call.now)
+        week_start_day = WeekStart(fields.week_start_day)
+        project = await self._projects.create(
+            fields.name, fields.timezone, call.actor, call.now, week_start_day
+        )
         return JsonResponse(_render_detail(project), status_code=201)
 
     @endpoint(

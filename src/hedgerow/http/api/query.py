@@ -8,6 +8,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from hedgerow.dashboards.results import InsightResults
+from hedgerow.dashboards.saved_query import locate_error, unwrap_node
 from hedgerow.errors import Invalid, TooLarge
 from hedgerow.events.query.result_json import encode_result
 from hedgerow.http.api.dashboards.insight_items import render_status
@@ -33,8 +34,9 @@ class QueryBody(Fields):
     (`series`, `interval`, `dateRange`, `properties`, `breakdownFilter`, `compareFilter`,
     `trendsFilter`), a FunnelsQuery (`series`, `funnelsFilter`), a RetentionQuery
     (`retentionFilter`) or a PathsQuery (`pathsFilter`), and an ActorsQuery (`source`, `select`,
-    `limit`, `offset`) names the persons behind a number of one. `refresh` chooses
-    between a cached and a new result, and whether to wait for it."""
+    `limit`, `offset`) names the persons behind a number of one. An InsightVizNode,
+    DataVisualizationNode or DataTableNode stands for the query that is its `source`. `refresh`
+    chooses between a cached and a new result, and whether to wait for it."""
 
     query: dict[str, Any]
     refresh: bool | str | None = None
@@ -85,11 +87,12 @@ class QueryEndpoints:
         if size > MAX_BODY_BYTES:
             raise TooLarge(f"A query has at most {MAX_BODY_BYTES} bytes.")
         body = await call.body(QueryBody)
-        result = await call.while_connected(
-            self._queries.execute(
-                call.project, body.query, _parse_refresh(body), body.client_query_id or "", size
-            )
-        )
+        query, refresh = unwrap_node(body.query), _parse_refresh(body)
+        run = self._queries.execute(call.project, query, refresh, body.client_query_id or "", size)
+        try:
+            result = await call.while_connected(run)
+        except Invalid as error:
+            raise locate_error(error, body.query) from None
         if isinstance(result, QueryStatus):
             return _respond(QueryStarted(query_status=result), 202)
         return _respond(result)

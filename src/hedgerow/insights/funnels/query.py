@@ -20,6 +20,7 @@ MAX_EXCLUSIONS = 5
 DEFAULT_WINDOW_DAYS = 14
 MAX_BINS = 90
 MAX_WINDOW = timedelta(days=10_000)
+FLOW = "flow"
 _UNITS = {
     "second": timedelta(seconds=1),
     "minute": timedelta(minutes=1),
@@ -106,7 +107,7 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
     if len(steps) > MAX_STEPS:
         raise Invalid(f"Expected at most {MAX_STEPS} steps.", attr=fields.attr("series"))
     order = FunnelOrder(options.choice("funnelOrderType", list(FunnelOrder)) or FunnelOrder.ORDERED)
-    view = FunnelView(options.choice("funnelVizType", list(FunnelView)) or FunnelView.STEPS)
+    view = _parse_view(options)
     optional = _parse_optional(fields, steps)
     if optional and (order is FunnelOrder.UNORDERED or view is not FunnelView.STEPS):
         detail = "Only the steps of a funnel with an order can be optional."
@@ -147,6 +148,12 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
     )
 
 
+def _parse_view(options: QueryFields) -> FunnelView:
+    """Parse what the funnel shows. A flow has the numbers of the steps."""
+    sent = options.choice("funnelVizType", (*FunnelView, FLOW))
+    return FunnelView.STEPS if sent in (None, FLOW) else FunnelView(sent)
+
+
 def _parse_optional(fields: QueryFields, steps: Sequence[Series]) -> frozenset[int]:
     found = frozenset(
         number
@@ -158,18 +165,10 @@ def _parse_optional(fields: QueryFields, steps: Sequence[Series]) -> frozenset[i
         if number == 0:
             raise Invalid("The first step of a funnel cannot be optional.", attr=attr)
         is_followed = number + 1 < len(steps) and number + 1 not in found
-        if is_followed and _match_same_events(steps[number], steps[number + 1]):
+        if is_followed and steps[number].matches_same_events(steps[number + 1]):
             detail = "An optional step cannot be the same as the required step after it."
             raise Invalid(detail, attr=attr)
     return found
-
-
-def _match_same_events(first: Series, second: Series) -> bool:
-    return (first.entity_type, first.entity_id, first.properties) == (
-        second.entity_type,
-        second.entity_id,
-        second.properties,
-    )
 
 
 def _parse_window(options: QueryFields) -> timedelta:

@@ -14,16 +14,24 @@ counts. In a strict funnel, all events of an actor are rows, and a step must fol
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hedgerow.events.filters.compiler import FilterCompiler
 from hedgerow.events.query.context import QueryContext
-from hedgerow.hogql.ast import Expr, Select
-from hedgerow.hogql.builders import all_of, any_of, call, constant, field
+from hedgerow.hogql.ast import Compare, Expr, Select
+from hedgerow.hogql.builders import all_of, any_of, call, compare, constant, field
 from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.templates import build_select
 from hedgerow.insights.breakdowns import NULL_LABEL
 from hedgerow.insights.date_range import DateRange
 from hedgerow.insights.funnels.query import Attribution, FunnelOrder, FunnelsQuery
 from hedgerow.insights.groups import build_actor, match_actor
-from hedgerow.insights.series import filter_compiler, match_series
+from hedgerow.insights.series import (
+    FIRST_TIME,
+    Series,
+    filter_compiler,
+    is_first_of_person,
+    match_event,
+    match_series,
+)
 
 # Later than any event, in microseconds: a step that is never reached.
 NEVER = 10**17
@@ -199,7 +207,7 @@ def _group_other(funnel: Funnel, actors: Select) -> Select:
 def _build_rows(funnel: Funnel, context: QueryContext) -> Select:
     compiler = filter_compiler(context)
     query = funnel.query
-    steps = [match_series(each, context, compiler) for each in query.steps]
+    steps = [_match_step(each, funnel, context, compiler) for each in query.steps]
     excluded = [match_series(each.series, context, compiler) for each in query.exclusions]
     where = [funnel.period.contains(field("timestamp")), funnel.filters, _match_actor(query)]
     if query.order is not FunnelOrder.STRICT:
@@ -218,6 +226,19 @@ def _build_rows(funnel: Funnel, context: QueryContext) -> Select:
         where=all_of(where),
         **dict(zip(names, [*steps, *excluded], strict=True)),
     )
+
+
+def _match_step(
+    series: Series, funnel: Funnel, context: QueryContext, compiler: FilterCompiler
+) -> Expr:
+    """Match the events of a step: all, or the first of each person."""
+    found = match_series(series, context, compiler)
+    if series.math not in FIRST_TIME:
+        return found
+    until = compare(field("timestamp"), Compare.LT_EQ, constant(funnel.period.end))
+    is_first_of_all = series.math == FIRST_TIME[0]
+    named = match_event(series, context) if is_first_of_all else [found]
+    return all_of([found, is_first_of_person(all_of([until, *named]))])
 
 
 def _build_actor(query: FunnelsQuery) -> Expr:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from hedgerow.errors import Invalid
@@ -13,18 +14,19 @@ from hedgerow.hogql.builders import all_of, any_of, call, constant, equals, fiel
 from hedgerow.hogql.parser.parse import parse_expr
 from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.traversal import replace_placeholders
-from hedgerow.insights.date_range import DateRange
+from hedgerow.insights.date_range import TICK, DateRange
 from hedgerow.insights.filters import build_query_filters
 from hedgerow.insights.groups import build_actor, match_actor, parse_group_type
 from hedgerow.insights.known_fields import PATHS_QUERY
+from hedgerow.insights.paths.funnel_part import FunnelPart, build_times, parse_funnel_part
 from hedgerow.projects.validation import check_storable
 from hedgerow.queries.fields import QueryFields
 
 DEFAULT_STEPS, MAX_STEPS = 5, 20
 DEFAULT_EDGES, MAX_EDGES = 50, 1_000
 MAX_NAMES = 50
-# A longer break ends a path.
-MAX_BREAK_S = 30 * 60
+# A break of this length ends a path.
+MAX_BREAK = timedelta(minutes=30)
 PAGEVIEW, SCREEN, CUSTOM, HOGQL = "$pageview", "$screen", "custom_event", "hogql"
 EVENT_TYPES = (PAGEVIEW, SCREEN, CUSTOM, HOGQL)
 _KEYS = {"start": "pathStartKey", "end": "pathEndKey"}
@@ -47,19 +49,27 @@ class PathsQuery:
     min_weight: int | None
     max_weight: int | None
     group_type_index: int | None
+    funnel: FunnelPart | None
 
     @property
     def date_range(self) -> Mapping[str, Any]:
         return self.sent.get("dateRange") or {}
+
+    @property
+    def date_ranges(self) -> list[Mapping[str, Any]]:
+        """Its own, and that of its funnel."""
+        return [self.date_range, *([self.funnel.query.date_range] if self.funnel else [])]
+
+    @property
+    def max_break(self) -> timedelta:
+        """How long a break ends a path: as in PostHog, the window of its funnel."""
+        return self.funnel.query.window if self.funnel else MAX_BREAK
 
 
 def parse_paths_query(sent: Mapping[str, Any]) -> PathsQuery:
     fields = QueryFields(sent)
     fields.check_known(PATHS_QUERY)
     check_storable(sent, "query")
-    if sent.get("funnelPathsFilter"):
-        detail = "Paths of a funnel are not supported."
-        raise Invalid(detail, attr=fields.attr("funnelPathsFilter"))
     fields.mapping("dateRange")
     fields.boolean("filterTestAccounts")
     options = QueryFields(fields.mapping("pathsFilter"), fields.attr("pathsFilter"))
@@ -87,6 +97,7 @@ def parse_paths_query(sent: Mapping[str, Any]) -> PathsQuery:
         min_weight=options.number("minEdgeWeight", 1, 2**31),
         max_weight=options.number("maxEdgeWeight", 1, 2**31),
         group_type_index=parse_group_type(fields),
+        funnel=parse_funnel_part(fields),
     )
 
 
@@ -120,7 +131,9 @@ def _clean_point(text: str) -> str | None:
     return (text.rstrip("/") or "/") if text else None
 
 
-def build_paths_query(query: PathsQuery, context: QueryContext, period: DateRange) -> Select:
+def build_paths_query(
+    query: PathsQuery, context: QueryContext, period: DateRange, earliest: datetime | None
+) -> Select:
     """Build rows of source, target, number of times and average milliseconds between them."""
     weights = [f"value >= {query.min_weight}"] if query.min_weight else []
     weights += [f"value <= {query.max_weight}"] if query.max_weight else []
@@ -148,11 +161,13 @@ def build_paths_query(query: PathsQuery, context: QueryContext, period: DateRang
         GROUP BY source, target {having}
         ORDER BY value DESC, source ASC, target ASC LIMIT {query.edge_limit}
         """,  # noqa: S608 - ours
-        paths=_cut_paths(query, _build_all_paths(query, context, period)),
+        paths=_cut_paths(query, _build_all_paths(query, context, period, earliest)),
     )
 
 
-def build_path_actors(query: PathsQuery, context: QueryContext, period: DateRange) -> Select:
+def build_path_actors(
+    query: PathsQuery, context: QueryContext, period: DateRange, earliest: datetime | None
+) -> Select:
     """Build rows of actor and number of paths: who goes from `pathStartKey` to `pathEndKey`, or
     ends with `pathDropoffKey`. Keys are those of the results, such as `1_/home`."""
     keys = QueryFields(query.sent.get("pathsFilter") or {}, "query__source__source__pathsFilter")
@@ -176,15 +191,17 @@ def build_path_actors(query: PathsQuery, context: QueryContext, period: DateRang
         WHERE {matches}
         GROUP BY actor ORDER BY event_count DESC, actor ASC
         """,  # noqa: S608 - ours
-        paths=_cut_paths(query, _build_all_paths(query, context, period)),
+        paths=_cut_paths(query, _build_all_paths(query, context, period, earliest)),
         start=constant(start),
         end=constant(end),
         last=constant(last),
     )
 
 
-def _build_all_paths(query: PathsQuery, context: QueryContext, period: DateRange) -> Select:
-    """Build rows of a path: pairs of time and item, without an item that repeats the one before."""
+def _build_all_paths(
+    query: PathsQuery, context: QueryContext, period: DateRange, earliest: datetime | None
+) -> Select:
+    """Build rows of a path: pairs of time and item. Of an item that repeats, the last counts."""
     item = _build_item(query)
     where = [
         period.contains(field("timestamp")),
@@ -195,33 +212,48 @@ def _build_all_paths(query: PathsQuery, context: QueryContext, period: DateRange
     ]
     if query.excluded:
         where.append(negate(in_list(item, query.excluded)))
-    # A path begins with the first point and after each long break.
-    return build_select(
-        f"""
-        SELECT actor, arrayMap(point -> tupleElement(point, 2), run) AS items, arrayFilter(
-            (point, item, before) -> item != before, run, items, arrayShiftRight(items, 1, '')
-        ) AS path
-        FROM (
-            SELECT actor, arrayJoin(arraySplit(
-                (point, gap) -> gap > {MAX_BREAK_S * 1_000_000}, points,
-                arrayDifference(arrayMap(point -> tupleElement(point, 1), points))
-            )) AS run
-            FROM (
-                SELECT {{actor}} AS actor,
-                    arraySort(groupArray(tuple(toUnixTimestamp64Micro(timestamp), {{item}})))
-                        AS points
-                FROM events WHERE {{where}} GROUP BY actor
-            )
-        )
-        """,  # noqa: S608 - ours
+    points = build_select(
+        """
+        SELECT {actor} AS actor,
+            arraySort(groupArray(tuple(toUnixTimestamp64Micro(timestamp), {item}))) AS points
+        FROM events WHERE {where} GROUP BY actor
+        """,
         actor=build_actor(query.group_type_index),
         item=item,
         where=all_of(where),
     )
+    if query.funnel is not None:
+        points = build_select(
+            """
+            SELECT found.actor AS actor, arrayFilter(
+                point -> tupleElement(point, 1) >= times.since
+                    AND tupleElement(point, 1) <= times.until, found.points
+            ) AS points
+            FROM {points} AS found INNER JOIN {times} AS times ON times.actor = found.actor
+            """,
+            points=points,
+            times=build_times(query.funnel, context, earliest),
+        )
+    # A path begins with the first point and after each long break.
+    return build_select(
+        f"""
+        SELECT actor, arrayMap(point -> tupleElement(point, 2), run) AS items, arrayFilter(
+            (point, item, next) -> item != next, run, items, arrayShiftLeft(items, 1, '')
+        ) AS path
+        FROM (
+            SELECT actor, arrayJoin(arraySplit(
+                (point, gap) -> gap >= {query.max_break // TICK}, points,
+                arrayDifference(arrayMap(point -> tupleElement(point, 1), points))
+            )) AS run
+            FROM {{points}} AS points WHERE notEmpty(points)
+        )
+        """,  # noqa: S608 - ours
+        points=points,
+    )
 
 
 def _cut_paths(query: PathsQuery, paths: Select) -> Select:
-    """Keep the steps after the start point, or those before the end point."""
+    """Keep the steps from the start point on, and those up to the first end point."""
     items = "arrayMap(point -> tupleElement(point, 2), path)"
     if query.start:
         paths = build_select(
@@ -235,23 +267,33 @@ def _cut_paths(query: PathsQuery, paths: Select) -> Select:
     if query.end:
         paths = build_select(
             f"""
-            SELECT actor,
-                arraySlice(path, 1, length(path) + 1 - indexOf(arrayReverse({items}), {{end}}))
-                AS path
+            SELECT actor, arraySlice(path, 1, indexOf({items}, {{end}})) AS path
             FROM {{paths}} AS paths WHERE has({items}, {{end}})
             """,  # noqa: S608 - ours
             paths=paths,
             end=constant(query.end),
         )
-    # Towards an end point, the last steps count.
-    first = f"-{query.step_limit}" if query.end and not query.start else "1"
     return build_select(
         f"""
-        SELECT actor, arraySlice(path, {first}, {query.step_limit}) AS path
+        SELECT actor, {_limit_steps(query)} AS path
         FROM {{paths}} AS paths
         """,  # noqa: S608 - ours
         paths=paths,
     )
+
+
+def _limit_steps(query: PathsQuery) -> str:
+    """Build the steps of a path that count: the first; towards an end point, the last; and from a
+    start to an end, the first half and the last, with dots in between."""
+    limit, half = query.step_limit, query.step_limit // 2
+    if not query.end:
+        return f"arraySlice(path, 1, {limit})"
+    if not query.start or not half:
+        return f"arraySlice(path, -{limit}, {limit})"
+    dots = f"tuple(tupleElement(arrayElement(path, {half + 1}), 1), '...')"
+    return f"""if(length(path) > {limit}, arrayConcat(
+        arraySlice(path, 1, {half}), [{dots}], arraySlice(path, -{half}, {half})
+    ), path)"""
 
 
 def _build_item(query: PathsQuery) -> Expr:

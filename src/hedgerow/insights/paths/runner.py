@@ -1,8 +1,11 @@
 """Runs PathsQuery."""
 
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -36,13 +39,13 @@ class PathsQueryRunner:
         context = await self._executor.build_context(
             project, now, list_documents(query.sent, project)
         )
-        earliest = await find_earliest(self._executor, context, query.date_range)
+        earliest = await find_earliest(self._executor, context, *query.date_ranges)
         period = parse_date_range(query.date_range, Interval.DAY, context.time, earliest)
         statement, hogql = await self._executor.run_compilation(
-            context, partial(_compile, query, context, period)
+            context, partial(_compile, query, context, period, earliest)
         )
         rows = (await self._executor.run(context, statement)).rows
-        results = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        results = _keep_reachable([dict(zip(COLUMNS, row, strict=True)) for row in rows])
         return InsightOutput(
             results=msgspec.Raw(jsonio.encode(results)),
             hogql=hogql,
@@ -51,8 +54,22 @@ class PathsQueryRunner:
         )
 
 
+def _keep_reachable(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Drop the edges that no shown path leads to: those before them are below a limit."""
+    targets = defaultdict(list)
+    for each in edges:
+        targets[each["source"]].append(each["target"])
+    pending = [source for source in targets if source.startswith("1_")]
+    seen = set(pending)
+    while pending:
+        new = [each for each in targets[pending.pop()] if each in targets and each not in seen]
+        seen.update(new)
+        pending += new
+    return [each for each in edges if each["source"] in seen]
+
+
 def _compile(
-    query: PathsQuery, context: QueryContext, period: DateRange
+    query: PathsQuery, context: QueryContext, period: DateRange, earliest: datetime | None
 ) -> tuple[PrintedQuery, str]:
-    tree = build_paths_query(query, context, period)
+    tree = build_paths_query(query, context, period, earliest)
     return compile_query(tree, context), to_hogql(tree)

@@ -18,10 +18,10 @@ from hedgerow.insights.earliest import find_earliest
 from hedgerow.insights.filters import list_cohorts, list_documents
 from hedgerow.insights.retention.query import (
     RetentionQuery,
-    build_retention_query,
     parse_retention_query,
     plan_period,
 )
+from hedgerow.insights.retention.sql import build_retention_query
 from hedgerow.lib import jsonio
 from hedgerow.persons.model import CohortId
 from hedgerow.projects.model import Project
@@ -29,8 +29,8 @@ from hedgerow.queries.fields import QueryFields
 from hedgerow.queries.model import InsightOutput, Timing
 from hedgerow.queries.queries import RunQuery
 
-# The number of actors by first interval and number of intervals after it.
-Grid = dict[tuple[int, int], int]
+# The number of actors and the sum of their amounts, by first interval and column after it.
+Grid = dict[tuple[int, int], tuple[int, float]]
 # The value of a breakdown.
 Value = tuple[str, ...]
 
@@ -110,8 +110,9 @@ class _RetentionRun:
         )
         self.hogql.append(hogql)
         grids: dict[Value, Grid] = {}
-        for value, base, gap, actors in (await self._executor.run(self._context, statement)).rows:
-            grids.setdefault(tuple(value), {})[base, gap] = actors
+        result = await self._executor.run(self._context, statement)
+        for value, base, gap, actors, amount in result.rows:
+            grids.setdefault(tuple(value), {})[base, gap] = actors, amount
         return grids
 
 
@@ -127,7 +128,7 @@ def _compile(
 
 
 def _size(grid: Grid) -> int:
-    return sum(actors for (_, gap), actors in grid.items() if gap == 0)
+    return sum(actors for (_, gap), (actors, _) in grid.items() if gap == 0)
 
 
 def _build_rows(
@@ -138,8 +139,8 @@ def _build_rows(
     for base, start in enumerate(period.interval_starts):
         row: dict[str, Any] = {
             "values": [
-                {"count": grid.get((base, gap), 0), "label": f"{unit} {gap}"}
-                for gap in range(query.interval_count)
+                _build_value(query, label, *grid.get((base, gap), (0, 0.0)))
+                for gap, label in enumerate(query.column_labels)
             ],
             "label": f"{unit} {base}",
             # With the offset of the time zone, so that the first ten characters are the day.
@@ -148,3 +149,11 @@ def _build_rows(
         }
         rows.append(row)
     return rows
+
+
+def _build_value(query: RetentionQuery, label: str, actors: int, amount: float) -> dict[str, Any]:
+    found: dict[str, Any] = {"count": actors, "label": label}
+    if query.aggregation is not None:
+        is_average = query.aggregation == "avg" and actors > 0
+        found["aggregation_value"] = amount / actors if is_average else amount
+    return found

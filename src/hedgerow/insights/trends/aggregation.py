@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 from hedgerow.events.query.context import QueryContext
 from hedgerow.hogql.ast import Compare, Expr, Select
@@ -13,16 +13,16 @@ from hedgerow.hogql.traversal import replace_placeholders
 from hedgerow.insights.breakdowns import Breakdown
 from hedgerow.insights.date_range import TICK, DateRange, Interval
 from hedgerow.insights.series import (
+    FIRST_TIME,
     SESSION_DURATION,
     Series,
     filter_compiler,
+    is_first_of_person,
     match_event,
     match_series,
 )
 
 ACTIVE_DAYS = {"weekly_active": 7, "monthly_active": 30}
-# The first event of the series, or the first that also matches the filters.
-FIRST_TIME = ("first_time_for_user", "first_matching_event_for_user")
 _QUANTILES = {"median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _UNIQUE_MATH = ("dau", "unique_group", "unique_session", "weekly_active", "monthly_active")
 
@@ -124,7 +124,7 @@ def bind_bins(query: SeriesQuery, context: QueryContext) -> SeriesQuery:
     """Give the bins of a breakdown the bounds of their numbers in the whole period."""
     if query.breakdown is None or not query.breakdown.has_bins:
         return query
-    matches = _build_matches(query, context)
+    matches = build_matches(query, context)
 
     def find_bounds(number: Expr) -> tuple[Expr, Expr]:
         parts = {"number": number, "matches": matches}
@@ -139,6 +139,9 @@ def build_actors_query(
     """Build rows of actor and number of events: who is behind the number of one interval, or of
     the whole period, and of one value of the breakdown."""
     period = query.period if slot is None else query.period.narrow_to(slot)
+    if query.is_cumulative and query.series.math not in ACTIVE_DAYS:
+        # All up to the interval.
+        period = replace(period, start=query.period.start)
     if query.series.math in ACTIVE_DAYS:
         period = _widen_to_active(query.series, period)
     narrowed = replace(query, period=period)
@@ -148,7 +151,7 @@ def build_actors_query(
         conditions.append(equals(query.breakdown.build_value(), list(value)))
     actor = query.series.actor if query.series.math == "unique_group" else field("person_id")
     if query.series.math in FIRST_TIME:
-        conditions.append(_is_first_time(narrowed, context))
+        conditions.append(is_first_of_person(_match_first_time(narrowed, context)))
     return build_select(
         """
         SELECT {actor} AS actor, count() AS event_count
@@ -163,21 +166,11 @@ def _widen_to_active(series: Series, period: DateRange) -> DateRange:
     """Return the days up to the end of a period in which its active users are active."""
     if period.interval not in _sliding_intervals(series):
         return period
-    return replace(period, start=period.end + TICK - timedelta(days=ACTIVE_DAYS[series.math]))
-
-
-def _is_first_time(query: SeriesQuery, context: QueryContext) -> Expr:
-    """Match the first event of each user, as `_build_first_time` counts them."""
-    firsts = build_select(
-        """
-        SELECT actor, at FROM (
-            SELECT person_id AS actor, min(timestamp) AS at FROM events WHERE {matches}
-            GROUP BY actor
-        )
-        """,
-        matches=_match_first_time(query, context),
-    )
-    return compare(call("tuple", field("person_id"), field("timestamp")), Compare.IN, firsts)
+    days = ACTIVE_DAYS[series.math]
+    if period.interval is Interval.HOUR:
+        end = period.end.astimezone(UTC) + TICK - timedelta(days=days)
+        return replace(period, start=end.astimezone(period.end.tzinfo))
+    return replace(period, start=period.end + TICK - timedelta(days=days))
 
 
 def _match_first_time(query: SeriesQuery, context: QueryContext) -> Expr:
@@ -200,7 +193,7 @@ def _build_amounts(query: SeriesQuery, context: QueryContext) -> Select:
     parts = {
         "slot": _build_slot(query, field("timestamp")),
         "value": _build_value(query),
-        "matches": _build_matches(query, context),
+        "matches": build_matches(query, context),
     }
     if series.is_actor_math:
         measure = series.math.removesuffix("_count_per_actor")
@@ -211,7 +204,7 @@ def _build_amounts(query: SeriesQuery, context: QueryContext) -> Select:
         return build_select(_SESSION_SQL, amount=_aggregate(series.math, field("seconds")), **parts)
     if query.is_cumulative and is_unique_math(series):
         return build_select(_FIRST_SLOT_SQL, actor=series.actor, **parts)
-    return build_select(_PLAIN_SQL, amount=_build_amount(series), **parts)
+    return build_select(_PLAIN_SQL, amount=build_amount(series), **parts)
 
 
 def _build_slot(query: SeriesQuery, timestamp: Expr) -> Expr:
@@ -235,7 +228,7 @@ def build_conditions(query: SeriesQuery, context: QueryContext) -> list[Expr]:
     return found
 
 
-def _build_matches(query: SeriesQuery, context: QueryContext) -> Expr:
+def build_matches(query: SeriesQuery, context: QueryContext) -> Expr:
     return all_of([query.period.contains(field("timestamp")), *build_conditions(query, context)])
 
 
@@ -246,7 +239,7 @@ def _match_math(series: Series) -> list[Expr]:
     return []
 
 
-def _build_amount(series: Series) -> Expr:
+def build_amount(series: Series) -> Expr:
     if series.math == "hogql":
         assert series.math_hogql is not None
         return call("ifNull", call("toFloat", parse_expr(series.math_hogql)), constant(0))
@@ -294,7 +287,7 @@ def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
             slot=constant(0),
             value=_build_value(one),
             amount=call("uniqExact", query.series.actor),
-            matches=_build_matches(one, context),
+            matches=build_matches(one, context),
         )
     unit = replace(
         period,
@@ -312,7 +305,7 @@ def _build_active(query: SeriesQuery, context: QueryContext) -> Select:
         _ACTIVE_SQL,
         actor=query.series.actor,
         value=_build_value(query),
-        matches=_build_matches(replace(query, period=wide), context),
+        matches=build_matches(replace(query, period=wide), context),
         active_unit=wide.number_interval(field("timestamp")),
         from_unit=field("active"),
         width=constant(width),

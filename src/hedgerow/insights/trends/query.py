@@ -118,7 +118,8 @@ def parse_trends_query(sent: Mapping[str, Any]) -> TrendsQuery:
 
 def _check_intervals(series: Sequence[Series], interval: Interval) -> None:
     for each in series:
-        if interval is Interval.MINUTE and each.math in ACTIVE_DAYS:
+        is_short = interval in (Interval.SECOND, Interval.MINUTE)
+        if is_short and each.math in ACTIVE_DAYS:
             detail = f'The math "{each.math}" needs intervals of an hour or more.'
             raise Invalid(detail, attr=f"{each.attr}__math")
 

@@ -16,6 +16,7 @@ from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.unparse import to_hogql
 from hedgerow.insights.earliest import find_earliest
 from hedgerow.insights.filters import list_documents
+from hedgerow.insights.trends import heatmap
 from hedgerow.insights.trends.aggregation import SeriesQuery, build_series_query
 from hedgerow.insights.trends.query import (
     PlannedSeries,
@@ -58,14 +59,26 @@ class TrendsQueryRunner:
             rows, is_cut = await self._fetch(context, planned, statement)
             answered.append((planned, rows))
             has_more |= is_cut
-        results = await run_in_thread(lambda: jsonio.encode(build_results(query, answered)))
+        results = await run_in_thread(lambda: build_results(query, answered))
+        if query.display == heatmap.DISPLAY and not query.formulas and query.breakdown is None:
+            for result, (planned, _) in zip(results, answered, strict=True):
+                await self._add_heatmap(context, planned, result)
+        encoded = await run_in_thread(lambda: jsonio.encode(results))
         return InsightOutput(
-            results=msgspec.Raw(results),
+            results=msgspec.Raw(encoded),
             hogql=" UNION ALL ".join(hogql for _, _, hogql in compiled),
             timings=[Timing(k="./run", t=round(time.monotonic() - started, 6))],
             has_more=has_more,
             resolved_date_range=compiled[0][0].query.period.describe(),
         )
+
+    async def _add_heatmap(
+        self, context: QueryContext, planned: PlannedSeries, result: dict[str, Any]
+    ) -> None:
+        if planned.query.series.math in heatmap.MATH:
+            build_query = partial(heatmap.build_heatmap_query, planned.query, context)
+            found = await self._executor.execute(context, build_query)
+            result["calendar_heatmap_data"] = heatmap.describe_heatmap(found.rows)
 
     async def _fetch(
         self, context: QueryContext, planned: PlannedSeries, statement: PrintedQuery

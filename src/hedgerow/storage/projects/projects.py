@@ -197,6 +197,7 @@ def insert_project(connection: Connection, new: NewProject, actor: Actor, now: d
             organization_id=select(organizations.c.id).limit(1).scalar_subquery(),
             name=new.name,
             timezone=new.timezone,
+            week_start_day=new.week_start_day.value,
             created_at=now,
             updated_at=now,
         )
