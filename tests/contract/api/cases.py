@@ -27,9 +27,11 @@ def check_all(name: str, cases: Iterable[Any], at_once: int = 1) -> Callable[[Te
                     return f"{case}: {error}"
                 return None
 
-            with ThreadPoolExecutor(at_once) as threads:
-                call = threads.map if at_once > 1 else map
-                faults = list(call(find_fault, cases))
+            if at_once == 1:
+                faults = [find_fault(case) for case in cases]
+            else:
+                with ThreadPoolExecutor(at_once) as threads:
+                    faults = list(threads.map(find_fault, cases))
             wrong = [each for each in faults if each is not None]
             assert not wrong, f"{len(wrong)} of {len(faults)} cases:\n" + "\n".join(wrong)
             assert faults
