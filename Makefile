@@ -5,10 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUNS := $(VENV)/.runs
-# Test processes. Each has its own service and PostgreSQL and often waits for them, so use one more than cores.
-WORKERS ?= 3
+# Test processes. Each has its own service and PostgreSQL and waits for them more than half of the time, so use two for each of
+# two cores.
+WORKERS ?= 4
 # Examples per Hypothesis test; `make unit` uses fewer.
-EXAMPLES ?= 60
+EXAMPLES ?= 20
 # A fixed seed, so that only a change can break a test. `make unit` uses a random one.
 SEED ?= 0
 PYTEST := $(BIN)/python -m pytest
@@ -20,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 CONSOLE := src/hedgerow/http/console/static/index.html
 CONSOLE_SOURCES := $(shell find console -name node_modules -prune -o -name .node -prune -o -name schema.d.ts -prune -o -type f -print)
 
-.PHONY: help setup run console test check fix unit bench constraints dist release-check clean
+.PHONY: help setup run console test check check-python check-console fix unit bench constraints dist release-check clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,10 +63,16 @@ test: check ## Run every check and every test, as CI does
 	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/fault tests/contract tests/acceptance -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-seed=$(SEED) || HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) tests/rerun_failed $(BIN)/python
 
 check: setup ## Check formatting, lint, types, import contracts and the web console
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync check-python check-console
+
+# Both use one core for most of their time.
+check-python:
 	$(BIN)/ruff format --check src tests benchmarks examples packages tools
 	$(BIN)/ruff check src tests benchmarks examples packages tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check-console:
 	@PYTHON=$(PYTHON) console/build try-check
 
 fix: setup ## Format, and fix what can be fixed automatically
@@ -75,10 +82,11 @@ fix: setup ## Format, and fix what can be fixed automatically
 unit: setup ## Run the unit tests but a few slow ones (about 20 s on two quiet cores)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync unit-half-0 unit-half-1
 
-# Two processes that each collect half of the files; with pytest-xdist both would collect all of them. Files of similar size
-# go to different halves, so that both take about as long.
+# Two processes that each collect half of the files; with pytest-xdist both would collect all of them. Files of one folder stay
+# together, because they import the same modules.
 unit-half-%:
-	@$(PYTEST) --quiet $(SELECTION) $$(ls -S $$(find tests/unit -name 'test_*.py') | awk 'NR % 2 == $*')
+	@$(PYTEST) --quiet $(SELECTION) $$(wc -c $$(find tests/unit -name 'test_*.py' | sort) | \
+		awk '{ size[NR] = $$1; path[NR] = $$2 } END { for (i = 1; i < NR; i++) { at += size[i]; if ((2 * at > size[NR]) == $*) print path[i] } }')
 
 bench: setup ## Run every benchmark with its reference
 	$(BIN)/python -m benchmarks.state

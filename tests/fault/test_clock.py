@@ -66,7 +66,7 @@ def test_a_clock_that_is_set_stops_no_destination(
         )
         with LiveServer(tmp_path / "data", **settings) as server, server.client() as client:
             path = add_destination(client, receiver.url)
-            add_destination(client, batches.url, batch_size=100, batch_seconds=20)
+            add_destination(client, batches.url, batch_size=100, batch_seconds=10)
             capture(client, "before")
             wait_for(lambda: is_paused(client, path), at_most_s=60)
             clock.set(-HOUR_S)
