@@ -23,6 +23,10 @@ _SELECT_STATEMENT = """
     SELECT create_table_query AS statement FROM system.tables
     WHERE database = currentDatabase() AND name = {table:String}
 """
+_SELECT_PARTITIONS = """
+    SELECT DISTINCT partition_id AS id FROM system.parts
+    WHERE active AND database = currentDatabase() AND table = {table:String}
+"""
 _WANTED = f"index_granularity = {GRANULE_ROWS}"
 
 
@@ -37,18 +41,21 @@ def replace_coarse_table(client: Client) -> None:
     either table complete, and the next call removes the other one."""
     try:
         _drop_next_table(client)
-        if _has_running_mutations(client):
+        if _has_running_mutations(client) or _has_detached_parts(client):
             return
         (row,) = fetch_rows(client, _SELECT_STATEMENT, {"table": TABLE})
         if has_small_granules(row["statement"]):
             return
         renamed = row["statement"].replace(f".{TABLE} ", f".{NEXT_TABLE} ", 1)
         client.command(_GRANULES.sub(_WANTED, renamed))
-        sql = f"SELECT DISTINCT _partition_id AS id FROM {TABLE}"  # noqa: S608
-        for row in fetch_rows(client, sql, {}):
+        for row in fetch_rows(client, _SELECT_PARTITIONS, {"table": TABLE}):
             client.command(
                 f"ALTER TABLE {NEXT_TABLE} ATTACH PARTITION ID '{row['id']}' FROM {TABLE}"
             )
+        if _count_rows(client, NEXT_TABLE) != _count_rows(client, TABLE):
+            _log.warning("the event store keeps its large granules: the copy is not complete")
+            _drop_next_table(client)
+            return
         client.command(f"EXCHANGE TABLES {TABLE} AND {NEXT_TABLE}")
         _drop_next_table(client)
     except DatabaseError as error:
@@ -60,6 +67,26 @@ def replace_coarse_table(client: Client) -> None:
 
 def _drop_next_table(client: Client) -> None:
     client.command(f"DROP TABLE IF EXISTS {NEXT_TABLE} SYNC SETTINGS max_table_size_to_drop = 0")
+
+
+def _count_rows(client: Client, table: str) -> int:
+    """Count the rows of all parts, deleted ones too."""
+    sql = """
+        SELECT sum(rows) AS count FROM system.parts
+        WHERE active AND database = currentDatabase() AND table = {table:String}
+    """
+    (row,) = fetch_rows(client, sql, {"table": table})
+    return int(row["count"])
+
+
+def _has_detached_parts(client: Client) -> bool:
+    """Damaged parts that were set aside would be deleted with the old table."""
+    sql = """
+        SELECT count() AS count FROM system.detached_parts
+        WHERE database = currentDatabase() AND table = {table:String}
+    """
+    (row,) = fetch_rows(client, sql, {"table": TABLE})
+    return bool(row["count"])
 
 
 def _has_running_mutations(client: Client) -> bool:

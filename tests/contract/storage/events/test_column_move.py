@@ -177,6 +177,24 @@ async def test_an_older_table_is_replaced_and_its_parts_are_rewritten(
         await store.close()
 
 
+async def test_a_table_with_parts_that_were_set_aside_is_kept(tmp_path: Path) -> None:
+    location = EventStoreLocation(url="", folder=tmp_path, timeout_s=60)
+    store = open_event_store(location)
+    await make_coarse(store)
+    await store.run(partial(run_command, "ALTER TABLE events DETACH PARTITION ID '202601'"))
+    await store.close()
+    store = open_event_store(location)
+    try:
+        await store.prepare()
+        (row,) = await store.query(STATEMENT, {}, max_rows=1, timeout_s=TIMEOUT_S)
+        assert "index_granularity = 8192" in row["statement"]
+        parts = "SELECT count() > 0 AS has_parts FROM system.detached_parts WHERE table = 'events'"
+        found = await store.query(parts, {}, max_rows=1, timeout_s=TIMEOUT_S)
+        assert found == [{"has_parts": 1}]
+    finally:
+        await store.close()
+
+
 async def test_a_full_disk_stops_the_move_until_there_is_space(
     old_store: EventStoreLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
