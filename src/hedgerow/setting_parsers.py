@@ -113,6 +113,13 @@ def _scheme(url: str) -> str | None:
     return parts.scheme
 
 
+def parse_host(raw: str) -> str:
+    host = raw.strip()
+    if any(each in host for each in "/@?# "):
+        raise ValueError("an address or a host name, such as 0.0.0.0")
+    return host
+
+
 def parse_server_url(raw: str) -> str:
     url = raw.strip().rstrip("/")
     if url and (_scheme(url) not in ("http", "https") or not urlsplit(url).netloc):

@@ -19,6 +19,7 @@ from hedgerow.setting_parsers import (
     parse_database_url,
     parse_directory,
     parse_edge_keys,
+    parse_host,
     parse_inbox_url,
     parse_key,
     parse_networks,
@@ -52,7 +53,7 @@ class Settings(SignInSettings):
     """Every setting: its default value, its parser and its help text."""
 
     host: str = define_setting(
-        "127.0.0.1", parse_text, "Address to listen on. 0.0.0.0 listens on all interfaces."
+        "127.0.0.1", parse_host, "Address to listen on. 0.0.0.0 listens on all interfaces."
     )
     port: int = define_setting(
         8000, parse_whole_number(0, 65535), "Port to listen on. 0 picks a free port."
@@ -228,7 +229,7 @@ class Settings(SignInSettings):
     )
     metrics_host: str = define_setting(
         "127.0.0.1",
-        parse_text,
+        parse_host,
         "Address to listen on for the metrics, if they have their own port.",
     )
     trusted_proxies: tuple[Network, ...] = define_setting(

@@ -158,6 +158,8 @@ BAD: list[tuple[str, str, str]] = [
     ("allow_private_destinations", "some", "true or false"),
     ("public_url", "flags.example.com", ADDRESS),
     ("server_url", "flags.example.com", ADDRESS),
+    ("metrics_host", "a b", "an address or a host name, such as 0.0.0.0"),
+    ("host", "http://127.0.0.1", "an address or a host name, such as 0.0.0.0"),
     ("project", "shop", "a whole number from 0 to 2147483647"),
     ("edge_keys", "phc_0123456789abcdef", "secret keys (phs_…), or personal keys"),
     ("edge_keys", "phs_0123456789abcdef:3", "secret keys (phs_…), or personal keys"),
@@ -223,9 +225,7 @@ def test_every_setting_has_a_valid_and_an_invalid_case() -> None:
     free = {
         "exports_dir",
         "geoip_file",
-        "host",
         "imports_dir",
-        "metrics_host",
         "notification_secret",
         "sdk_scripts_dir",
         "encryption_keys",
