@@ -106,8 +106,7 @@ def _build_rate(query: FunnelsQuery, period: DateRange, row: RatesRow) -> Result
     data = [_percent(row.converted.get(n, 0), row.entered.get(n, 0)) for n in range(count)]
     found = {"count": count, "data": data, "days": period.days, "labels": period.labels}
     if query.breakdown is not None:
-        value = row.value if isinstance(row.value, list) else [row.value]
-        found["breakdown_value"] = value
+        found["breakdown_value"] = row.value
     return found
 
 
