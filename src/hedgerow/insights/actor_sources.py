@@ -53,6 +53,8 @@ from hedgerow.queries.fields import QueryFields
 
 INSIGHT, FUNNELS = "InsightActorsQuery", "FunnelsActorsQuery"
 KINDS = (INSIGHT, FUNNELS)
+# The columns in which an actor of a retention was there.
+APPEARANCES = "appearances"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ def parse_source(sent: Mapping[str, Any], attr: str) -> ActorSource:
         sent=sent,
         query=query,
         kind=insight,
-        column="appearances" if insight == "RetentionQuery" else "event_count",
+        column=APPEARANCES if insight == "RetentionQuery" else "event_count",
         group_type_index=_PARSERS[insight](sent, query),
         attr=attr,
     )

@@ -203,3 +203,33 @@ def test_one_breakdown_of_a_retention_is_text(client: httpx.Client) -> None:
         "results"
     ]
     assert {each["breakdown_value"] for each in rows} == {"free", "paid"}
+
+
+def test_actors_as_posthogs_app_asks_for_them(client: httpx.Client) -> None:
+    query = {"kind": "TrendsQuery", "dateRange": RANGE, "series": [VIEW]}
+    point = {"kind": "InsightActorsQuery", "source": query, "series": 0, "day": "2026-03-02"}
+    found = ask(
+        client,
+        "ActorsQuery",
+        source=point | {"includeRecordings": True},
+        select=["actor", "created_at", "event_count", "matched_recordings"],
+        orderBy=["event_count DESC, actor_id DESC"],
+    )["results"]
+    # Ada views twice, Bob once.
+    assert [(len(row[0]["distinct_ids"]), *row[2:]) for row in found] == [(2, 2, []), (1, 1, [])]
+    retention = {"kind": "RetentionQuery", "dateRange": RANGE, "retentionFilter": RETENTION_FILTER}
+    row = {"kind": "InsightActorsQuery", "source": retention, "interval": 0}
+    found = ask(
+        client,
+        "ActorsQuery",
+        source=row,
+        select=["person", "day_0", "day_1"],
+        orderBy=["length(appearances) DESC", "actor_id"],
+    )["results"]
+    # Ada is back on the third, Bob is not.
+    assert [("ada" in actor["distinct_ids"], *days) for actor, *days in found] == [
+        (True, 1, 1),
+        (False, 1, 0),
+    ]
+    groups = row | {"source": retention | {"aggregation_group_type_index": 0}}
+    assert ask(client, "ActorsQuery", source=groups, select=["group", "day_0"])["results"] == []
