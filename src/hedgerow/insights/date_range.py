@@ -7,7 +7,7 @@ interval is complete, unless it is a week or the client sends `explicitDate`.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -114,9 +114,32 @@ class DateRange:
 
     @property
     def labels(self) -> list[str]:
-        form = "-%b-%Y %H:%M" if self.interval.has_time_of_day else "-%b-%Y"
-        form += ":%S" if self.interval is Interval.SECOND else ""
-        return [f"{each.day}{each.strftime(form)}" for each in self.interval_starts]
+        """The names of the intervals, as PostHog shows them."""
+        if self.interval is Interval.WEEK:
+            return [self._label_week(each) for each in self.interval_starts]
+        if self.interval is Interval.MONTH:
+            return [f"{each:%b %Y}" for each in self.interval_starts]
+        if self.interval is Interval.DAY:
+            return self.day_labels
+        form = "-%b %H:%M:%S" if self.interval is Interval.SECOND else "-%b %H:%M"
+        return [f"{each.day}{each:{form}}" for each in self.interval_starts]
+
+    @property
+    def day_labels(self) -> list[str]:
+        """The days on which the intervals begin."""
+        return [_label_day(each) for each in self.interval_starts]
+
+    def _label_week(self, start: datetime) -> str:
+        """Name the days of a week that are in the range."""
+        first = max(start.date(), self.start.date())
+        last = max(min(start.date() + timedelta(days=6), self.end.date()), first)
+        if first == last:
+            return _label_day(first)
+        if first.year != last.year:
+            return f"{_label_day(first)} – {_label_day(last)}"
+        if first.month != last.month:
+            return f"{first.day}-{first:%b} – {last.day}-{last:%b}"
+        return f"{first.day}–{last.day} {last:%b}"
 
     def describe(self) -> dict[str, str]:
         return {"date_from": format_iso(self.start), "date_to": format_iso(self.end)}
@@ -152,6 +175,10 @@ class DateRange:
             start=max(start, self.start, key=datetime.timestamp),
             end=min(end, self.end, key=datetime.timestamp),
         )
+
+
+def _label_day(day: date) -> str:
+    return f"{day.day}-{day:%b-%Y}"
 
 
 def parse_interval(fields: QueryFields, name: str = "interval") -> Interval:

@@ -75,6 +75,23 @@ def test_a_week_begins_on_the_day_that_the_project_chooses() -> None:
     assert parse("week", date_from="2026-03-04").days == ["2026-03-01", "2026-03-08"]
 
 
+@pytest.mark.parametrize(
+    ("interval", "first", "last", "labels"),
+    [
+        ("day", "2026-03-01", "2026-03-02", ["1-Mar-2026", "2-Mar-2026"]),
+        ("hour", "2026-03-01T00:00", "2026-03-01T01:30", ["1-Mar 00:00", "1-Mar 01:00"]),
+        ("month", "2026-02-10", "2026-03-01", ["Feb 2026", "Mar 2026"]),
+        # Weeks name their days within the range.
+        ("week", "2026-03-03", "2026-03-15", ["3–7 Mar", "8–14 Mar", "15-Mar-2026"]),
+        ("week", "2025-12-28", "2026-01-31", ["28-Dec-2025 – 3-Jan-2026", "4–10 Jan"]),
+        ("week", "2026-03-29", "2026-04-11", ["29-Mar – 4-Apr", "5–11 Apr"]),
+    ],
+)
+def test_labels(interval: str, first: str, last: str, labels: list[str]) -> None:
+    found = parse(interval, date_from=first, date_to=last)
+    assert found.labels[: len(labels)] == labels
+
+
 def test_days_across_a_clock_change() -> None:
     found = parse(date_from="2026-03-28", date_to="2026-03-30")
     assert found.days == ["2026-03-28", "2026-03-29", "2026-03-30"]

@@ -104,7 +104,7 @@ def build_rates(query: FunnelsQuery, period: DateRange, rows: Sequence[RatesRow]
 def _build_rate(query: FunnelsQuery, period: DateRange, row: RatesRow) -> Result:
     count = len(period.interval_starts)
     data = [_percent(row.converted.get(n, 0), row.entered.get(n, 0)) for n in range(count)]
-    found = {"count": count, "data": data, "days": period.days, "labels": period.labels}
+    found = {"count": count, "data": data, "days": period.days, "labels": period.day_labels}
     if query.breakdown is not None:
         found["breakdown_value"] = row.value
     return found
