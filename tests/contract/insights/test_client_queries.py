@@ -88,7 +88,8 @@ def test_fields_of_drawings_change_nothing(client: httpx.Client) -> None:
         funnelsFilter=FUNNELS_FILTER,
     )["results"]
     assert [each["count"] for each in steps] == [3, 2]
-    rows = ask(client, "RetentionQuery", retentionFilter=RETENTION_FILTER)["results"]
+    filters = RETENTION_FILTER | {"totalIntervals": 2.0}
+    rows = ask(client, "RetentionQuery", retentionFilter=filters)["results"]
     # Ada and Bob on the second, Ada and Cleo on the third, Bob on the fourth and fifth.
     assert [[each["count"] for each in row["values"]] for row in rows] == [
         [2, 1],

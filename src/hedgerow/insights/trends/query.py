@@ -189,7 +189,8 @@ def plan_series(
     query: TrendsQuery, context: QueryContext, periods: Sequence[DateRange]
 ) -> list[PlannedSeries]:
     filters = build_query_filters(query.sent, context)
-    points = len(periods[0].interval_starts) if not query.is_total else 1
+    # A whole year before this one is longer than what there is of it.
+    points = 1 if query.is_total else max(len(each.interval_starts) for each in periods)
     points *= query.breakdown.limit if query.breakdown else 1
     if points * len(query.series) * len(periods) > MAX_POINTS:
         detail = f"The result has more than {MAX_POINTS} values. Use fewer intervals or values."
