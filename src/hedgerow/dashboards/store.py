@@ -31,7 +31,8 @@ LAST_MODIFIED_FIRST = "-last_modified_at"
 class InsightFilter:
     """Which insights to list; None means any. Deleted ones are never listed. `order` is one of
     INSIGHT_ORDERS, with a leading hyphen for descending order. `tags`: those with one of them.
-    `query_kind` is the kind of the query, or of the one that a node shows."""
+    `query_kind` is the kind of the query, or of the one that a node shows. `dashboard_ids`: those
+    that all of them show."""
 
     search: str = ""
     saved: bool | None = None
@@ -40,7 +41,7 @@ class InsightFilter:
     query_kind: str | None = None
     short_id: str | None = None
     created_by: str | None = None
-    dashboard_id: DashboardId | None = None
+    dashboard_ids: Sequence[DashboardId] = ()
     order: str = LAST_MODIFIED_FIRST
     limit: int
     offset: int

@@ -53,6 +53,8 @@ from hedgerow.queries.fields import QueryFields
 
 INSIGHT, FUNNELS = "InsightActorsQuery", "FunnelsActorsQuery"
 KINDS = (INSIGHT, FUNNELS)
+# The columns in which an actor of a retention was there.
+APPEARANCES = "appearances"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ def parse_source(sent: Mapping[str, Any], attr: str) -> ActorSource:
         sent=sent,
         query=query,
         kind=insight,
-        column="appearances" if insight == "RetentionQuery" else "event_count",
+        column=APPEARANCES if insight == "RetentionQuery" else "event_count",
         group_type_index=_PARSERS[insight](sent, query),
         attr=attr,
     )
@@ -124,8 +126,7 @@ def parse_source(sent: Mapping[str, Any], attr: str) -> ActorSource:
 
 def _parse_trends(sent: Mapping[str, Any], query: Mapping[str, Any]) -> int | None:
     parsed = parse_trends_query(query)
-    series = parsed.series[_read_series(sent, parsed)]
-    return series.math_group_type_index if series.math == "unique_group" else None
+    return parsed.series[_read_series(sent, parsed)].group_type_index
 
 
 def _parse_retention(_: Mapping[str, Any], query: Mapping[str, Any]) -> int | None:
@@ -349,8 +350,9 @@ def _build_rate(source: ActorSource, funnel: Funnel, context: QueryContext) -> S
     return build_select(
         f"""
         SELECT actor, max(level) AS event_count FROM {{attempts}} AS attempts
-        WHERE level > 0 AND {{slot}} = {_find_slot(source, funnel.period, name)} AND {{is_value}}
-        GROUP BY actor HAVING {having} ORDER BY actor ASC
+        WHERE (level > 0 OR ended > 0) AND {{is_value}}
+            AND {{slot}} = {_find_slot(source, funnel.period, name)}
+        GROUP BY actor HAVING event_count >= max(ended) AND {having} ORDER BY actor ASC
         """,  # noqa: S608 - ours
         attempts=build_attempts(funnel, context),
         slot=number_attempt(funnel),

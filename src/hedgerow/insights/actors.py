@@ -19,6 +19,7 @@ from hedgerow.hogql.printer.statement import PrintedQuery
 from hedgerow.hogql.templates import build_select
 from hedgerow.hogql.unparse import to_hogql
 from hedgerow.insights.actor_sources import (
+    APPEARANCES,
     ActorSource,
     build_source,
     build_values,
@@ -38,8 +39,10 @@ from hedgerow.queries.queries import RunQuery
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1_000
 MAX_OFFSET = 1_000_000
-# What a row can have. `actor` and `person` are the same.
-COLUMNS = ("actor", "person", "id", "created_at", "event_count", "appearances")
+# What a row can have. `actor`, `person` and `group` are the same.
+COLUMNS = ("actor", "person", "group", "id", "created_at", "event_count", APPEARANCES)
+# A column that PostHog's app asks for with each point of a trend. There are no recordings here.
+RECORDINGS = "matched_recordings"
 
 _PERSONS_SQL = """
 SELECT toString(persons.id), persons.properties, persons.created_at, persons.is_identified, ids
@@ -92,7 +95,7 @@ def parse_actors_query(sent: Mapping[str, Any]) -> ActorsQuery:
     columns = fields.text_list("select") or ["actor"]
     intervals = source.number_columns()
     for each in columns:
-        if each not in COLUMNS and each not in intervals:
+        if each not in (*COLUMNS, RECORDINGS) and each not in intervals:
             detail = f'"{truncate(each)}" is not supported. Expected one of: {", ".join(COLUMNS)}.'
             raise Invalid(detail, attr=fields.attr("select"), code="invalid_choice")
     return ActorsQuery(
@@ -108,10 +111,14 @@ def parse_actors_query(sent: Mapping[str, Any]) -> ActorsQuery:
 
 
 def _parse_order(fields: QueryFields, source: ActorSource) -> list[str]:
-    """Parse columns with a direction, such as `event_count DESC`."""
+    """Parse columns with a direction, such as `event_count DESC`. As PostHog's app sends it, one
+    text may have several."""
     known = {"id": "actor", "actor": "actor", "actor_id": "actor", source.column: "extra"}
+    if source.column == APPEARANCES:
+        known[f"length({APPEARANCES})"] = "length(extra)"
     found = []
-    for each in fields.text_list("orderBy"):
+    parts = [part for each in fields.text_list("orderBy") for part in each.split(",")]
+    for each in parts:
         name, _, direction = each.strip().partition(" ")
         if name not in known or direction.strip().upper() not in ("", "ASC", "DESC"):
             detail = (
@@ -264,9 +271,11 @@ def _build_row(
     values = {
         "actor": actor,
         "person": actor,
+        "group": actor,
         "id": id,
         "created_at": actor["created_at"],
         query.source.column: extra,
+        RECORDINGS: [],
     }
     # Whether the actor of a retention was there, as 1 or 0.
     values |= {

@@ -7,7 +7,7 @@ interval is complete, unless it is a week or the client sends `explicitDate`.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from hedgerow.events.filters.conditions import QueryTime
 from hedgerow.hogql.ast import Compare, Expr
 from hedgerow.hogql.builders import all_of, call, compare, constant
 from hedgerow.lib.clock import format_iso
-from hedgerow.lib.dates import EARLIEST, LATEST
+from hedgerow.lib.dates import EARLIEST, LATEST, parse_query_date
 from hedgerow.projects.model import WeekStart
 from hedgerow.projects.validation import parse_date_parameter
 from hedgerow.queries.fields import QueryFields
@@ -31,6 +31,8 @@ _TIME_OF_DAY = re.compile(r"\d[T ]\d")
 _RELATIVE = re.compile(r"[+-]?(\d*)([shdwmqyM])(Start|End)?", re.ASCII)
 # The units of relative dates with a time of day: seconds, minutes and hours.
 _CLOCK_UNITS = "sMh"
+# What comes before "this week", "this month" and so on.
+_WHOLE_UNITS = {"wStart": "-1w", "mStart": "-1m", "qStart": "-1q", "yStart": "-1y"}
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 
 
@@ -112,9 +114,32 @@ class DateRange:
 
     @property
     def labels(self) -> list[str]:
-        form = "-%b-%Y %H:%M" if self.interval.has_time_of_day else "-%b-%Y"
-        form += ":%S" if self.interval is Interval.SECOND else ""
-        return [f"{each.day}{each.strftime(form)}" for each in self.interval_starts]
+        """The names of the intervals, as PostHog shows them."""
+        if self.interval is Interval.WEEK:
+            return [self._label_week(each) for each in self.interval_starts]
+        if self.interval is Interval.MONTH:
+            return [f"{each:%b %Y}" for each in self.interval_starts]
+        if self.interval is Interval.DAY:
+            return self.day_labels
+        form = "-%b %H:%M:%S" if self.interval is Interval.SECOND else "-%b %H:%M"
+        return [f"{each.day}{each:{form}}" for each in self.interval_starts]
+
+    @property
+    def day_labels(self) -> list[str]:
+        """The days on which the intervals begin."""
+        return [_label_day(each) for each in self.interval_starts]
+
+    def _label_week(self, start: datetime) -> str:
+        """Name the days of a week that are in the range."""
+        first = max(start.date(), self.start.date())
+        last = max(min(start.date() + timedelta(days=6), self.end.date()), first)
+        if first == last:
+            return _label_day(first)
+        if first.year != last.year:
+            return f"{_label_day(first)} – {_label_day(last)}"
+        if first.month != last.month:
+            return f"{first.day}-{first:%b} – {last.day}-{last:%b}"
+        return f"{first.day}–{last.day} {last:%b}"
 
     def describe(self) -> dict[str, str]:
         return {"date_from": format_iso(self.start), "date_to": format_iso(self.end)}
@@ -152,6 +177,10 @@ class DateRange:
         )
 
 
+def _label_day(day: date) -> str:
+    return f"{day.day}-{day:%b-%Y}"
+
+
 def parse_interval(fields: QueryFields, name: str = "interval") -> Interval:
     sent = fields.text(name).lower() or Interval.DAY
     try:
@@ -167,6 +196,7 @@ def parse_date_range(
     """Parse `dateRange`. `earliest` is the time of the first event, for `date_from: "all"`."""
     fields = QueryFields(sent, "query__dateRange")
     zone = query_time.zone
+    fields.refuse_value("daysOfWeek", "Days of the week are not supported.")
     is_exact = fields.boolean("explicitDate")
     from_text = fields.text("date_from") or DEFAULT_FROM
     if from_text == ALL_TIME:
@@ -178,9 +208,23 @@ def parse_date_range(
     end = parse_range_end(sent, interval, query_time)
     if start > end:
         raise Invalid("date_from is after date_to.", attr=fields.attr("date_from"))
+    if fields.boolean("excludeIncompletePeriods"):
+        end = _cut_incomplete(start, end, interval, query_time)
     found = DateRange(start=start, end=end, interval=interval, week_start=query_time.week_start)
     _check_size(found, fields)
     return found
+
+
+def _cut_incomplete(
+    start: datetime, end: datetime, interval: Interval, query_time: QueryTime
+) -> datetime:
+    """Return the end of the last interval that is over, if the range goes beyond it."""
+    now = query_time.now.astimezone(query_time.zone)
+    current = interval.start_of(now, query_time.week_start).astimezone(UTC)
+    if start.astimezone(UTC) >= current:
+        detail = f"The range has no complete {interval}."
+        raise Invalid(detail, attr="query__dateRange__excludeIncompletePeriods")
+    return min(end, (current - TICK).astimezone(query_time.zone), key=datetime.timestamp)
 
 
 def parse_range_end(sent: Mapping[str, Any], interval: Interval, query_time: QueryTime) -> datetime:
@@ -240,25 +284,35 @@ def _check_size(found: DateRange, fields: QueryFields) -> None:
 
 
 def shift_to_previous(current: DateRange, sent: Mapping[str, Any]) -> DateRange:
-    """Return the period before, of the same length. As in PostHog, weeks of days such as `-7d`
-    until now compare with the same days of the week."""
+    """Return the period before, of the same length. As in PostHog, days of whole weeks such as
+    `-7d` until now compare with the same days of the week, and a range from the start of a week,
+    month, quarter or year until now compares with all of the one before."""
+    if found := _find_whole_unit(current, sent):
+        return found
     length = current.end - current.start
     start = current.start - length
     if current.interval in (Interval.SECOND, Interval.MINUTE):
         return replace(current, start=start, end=start + length)
-    if current.interval is Interval.HOUR:
-        start = start.replace(hour=current.start.hour, minute=0, second=0, microsecond=0)
-        end = Interval.HOUR.end_of(Interval.HOUR.start_of(start + length))
-        return replace(current, start=start, end=end)
-    start = Interval.DAY.start_of(start)
-    found = _RELATIVE.fullmatch(str(sent.get("date_from") or DEFAULT_FROM))
-    if (
-        found
-        and found[2] == "d"
-        and found[1]
-        and int(found[1]) % 7 == 0
-        and not sent.get("date_to")
-    ):
+    start = datetime.combine(start.date(), current.start.timetz())
+    if current.interval is Interval.DAY and _is_weeks_until_now(sent):
         start += timedelta(days=1)
-    end = Interval.DAY.end_of(Interval.DAY.start_of(start + length))
-    return replace(current, start=start, end=end)
+    return replace(current, start=start, end=start + length)
+
+
+def _is_weeks_until_now(sent: Mapping[str, Any]) -> bool:
+    found = _RELATIVE.fullmatch(str(sent.get("date_from") or DEFAULT_FROM))
+    is_weeks = found and found[2] == "d" and found[1] and int(found[1]) % 7 == 0
+    is_until_now = not sent.get("date_to") and not sent.get("excludeIncompletePeriods")
+    return bool(is_weeks) and is_until_now
+
+
+def _find_whole_unit(current: DateRange, sent: Mapping[str, Any]) -> DateRange | None:
+    """Return all of the week, month, quarter or year before that of a range until now."""
+    unit = _WHOLE_UNITS.get(str(sent.get("date_from")))
+    if unit is None or sent.get("date_to"):
+        return None
+    last = (current.start.astimezone(UTC) - TICK).astimezone(current.start.tzinfo)
+    zone = current.start.tzinfo
+    assert zone is not None
+    start = parse_query_date(unit, current.start, zone).astimezone(zone)
+    return replace(current, start=start, end=last)

@@ -7,7 +7,7 @@ from hedgerow.lib.shape import Shape
 COMMON_UNUSED = (
     "samplingFactor", "dataColorTheme", "modifiers", "tags", "response", "version", "name",
 )  # fmt: skip
-DATE_RANGE = Shape("date_from", "date_to", "explicitDate")
+DATE_RANGE = Shape("date_from", "date_to", "explicitDate", "excludeIncompletePeriods", "daysOfWeek")
 SERIES_FIELDS = (
     "kind", "event", "id", "name", "custom_name", "properties", "fixedProperties", "math",
     "math_property", "math_property_type", "math_hogql", "math_group_type_index",
@@ -33,7 +33,7 @@ TRENDS_BREAKDOWN = Shape(
 )
 COMPARE = Shape("compare", "compare_to")
 TRENDS_FILTER = Shape(
-    "display", "formula", "formulas", "smoothingIntervals",
+    "display", "formula", "formulas", "smoothingIntervals", "breakdown_histogram_bin_count",
     formulaNodes=Shape("formula", "custom_name"),
     unused=(
         "showLegend", "showAlertThresholdLines", "aggregationAxisFormat", "aggregationAxisPrefix",
@@ -42,7 +42,10 @@ TRENDS_FILTER = Shape(
         "hiddenLegendIndexes", "resultCustomizationBy", "resultCustomizations", "goalLines",
         "showConfidenceIntervals", "confidenceLevel", "showTrendLines", "showMovingAverage",
         "movingAverageIntervals", "detailedResultsAggregationType", "hideWeekends",
-        "excludeBoxPlotOutliers",
+        "excludeBoxPlotOutliers", "legendPosition", "showAnnotations", "stackBreakdownValues",
+        "xAxisLabel", "yAxisLabel", "yAxisStartAtZero", "metricColorByDirection", "metricSummary",
+        "metricShowChange", "metricChangeDecreaseColor", "metricChangeIncreaseColor",
+        "metricLineDecreaseColor", "metricLineIncreaseColor",
     ),
 )  # fmt: skip
 TRENDS_QUERY = Shape(
@@ -52,17 +55,19 @@ TRENDS_QUERY = Shape(
     breakdownFilter=TRENDS_BREAKDOWN,
     compareFilter=COMPARE,
     trendsFilter=TRENDS_FILTER,
+    calendarHeatmapFilter=Shape("bucketBySessionStart"),
     unused=(*COMMON_UNUSED, "aggregation_group_type_index"),
 )  # fmt: skip
 FUNNELS_FILTER = Shape(
     "funnelVizType", "funnelOrderType", "funnelWindowInterval", "funnelWindowIntervalUnit",
     "funnelFromStep", "funnelToStep", "funnelAggregateByHogQL", "binCount",
     "breakdownAttributionType", "breakdownAttributionValue",
+    "hideIncompleteConversionWindowPeriods", "customAggregationTarget",
     exclusions=Shape(*SERIES_FIELDS, "funnelFromStep", "funnelToStep", unused=SERIES_UNUSED),
     unused=(
         "layout", "funnelStepReference", "hiddenLegendBreakdowns", "useUdf",
         "resultCustomizations", "goalLines", "showValuesOnSeries", "showTrendLines",
-        "breakdownSorting",
+        "breakdownSorting", "legendPosition", "showAnnotations", "showLegend",
     ),
 )  # fmt: skip
 FUNNELS_QUERY = Shape(
@@ -70,22 +75,24 @@ FUNNELS_QUERY = Shape(
     dateRange=DATE_RANGE,
     series=SERIES,
     breakdownFilter=BREAKDOWN,
+    compareFilter=COMPARE,
     funnelsFilter=FUNNELS_FILTER,
     unused=COMMON_UNUSED,
 )  # fmt: skip
 ENTITY = Shape(
     "id", "name", "type", "properties", "custom_name",
+    "aggregation_target_field", "table_name", "timestamp_field",
     unused=("uuid", "kind", "order", "math", "aggregation_target"),
 )  # fmt: skip
 RETENTION_FILTER = Shape(
     "retentionType", "totalIntervals", "minimumOccurrences", "period", "cumulative",
     "timeWindowMode", "retentionCustomBrackets", "aggregationType", "aggregationProperty",
-    "aggregationPropertyType",
+    "aggregationPropertyType", "customAggregationTarget",
     targetEntity=ENTITY,
     returningEntity=ENTITY,
     unused=(
         "retentionReference", "meanRetentionCalculation", "display", "dashboardDisplay",
-        "showTrendLines", "goalLines", "selectedInterval",
+        "showTrendLines", "goalLines", "selectedInterval", "cohortLabelStartIndex",
     ),
 )  # fmt: skip
 RETENTION_QUERY = Shape(

@@ -34,6 +34,8 @@ _PLAIN_MATH = (
     "total", "dau", "weekly_active", "monthly_active", "unique_session", "unique_group",
     "hogql",
 )  # fmt: skip
+# Counts groups, with `math_group_type_index`.
+_GROUP_MATH = ("unique_group", "dau", "weekly_active", "monthly_active")
 # The first event of the series, or the first that also matches the filters.
 FIRST_TIME = (
     "first_time_for_user", "first_matching_event_for_user", "first_time_for_user_with_filters",
@@ -89,6 +91,11 @@ class Series:
     def matches_same_events(self, other: "Series") -> bool:
         return self._matched == other._matched
 
+    def may_share_events(self, other: "Series") -> bool:
+        """Whether an event may match both: unless both are events of different names."""
+        names = [self.event, other.event]
+        return None in names or names[0] == names[1]
+
     @property
     def _matched(self) -> tuple[Any, ...]:
         """What decides which events match."""
@@ -104,10 +111,15 @@ class Series:
         return self.math in _ACTOR_MATH
 
     @property
+    def group_type_index(self) -> int | None:
+        """The type of the groups that unique counts count. None for persons."""
+        return self.math_group_type_index if self.math in _GROUP_MATH else None
+
+    @property
     def actor(self) -> Expr:
         """The column that identifies whom unique counts count."""
-        if self.math == "unique_group":
-            return field(f"$group_{self.math_group_type_index}")
+        if self.group_type_index is not None:
+            return field(f"$group_{self.group_type_index}")
         return field("$session_id") if self.math == "unique_session" else field("person_id")
 
     @property
@@ -190,6 +202,8 @@ def parse_entity(fields: QueryFields, name: str) -> Series:
     sent = fields.mapping(name) or {"id": DEFAULT_EVENT}
     attr = fields.attr(name)
     entity = QueryFields(sent, attr)
+    for field_name in ("table_name", "timestamp_field", "aggregation_target_field"):
+        entity.refuse_value(field_name, "Tables of a data warehouse are not supported.")
     is_action = entity.choice("type", ("events", "actions")) == "actions"
     which = {"kind": ACTIONS, "id": sent.get("id")} if is_action else {"event": entity.text("id")}
     return parse_series(
@@ -239,8 +253,10 @@ def _check_math(series: Series, fields: QueryFields) -> None:
     if series.math == "hogql" and series.math_hogql is None:
         detail = 'The math "hogql" requires an aggregation, such as sum(properties.price).'
         raise Invalid(detail, attr=fields.attr("math_hogql"), code="required")
-    index = series.math_group_type_index
-    if series.math == "unique_group" and (index is None or not 0 <= index < MAX_GROUP_TYPES):
+    index = series.group_type_index
+    if (index is None and series.math == "unique_group") or (
+        index is not None and not 0 <= index < MAX_GROUP_TYPES
+    ):
         detail = f"A number from 0 to {MAX_GROUP_TYPES - 1} is required."
         raise Invalid(detail, attr=fields.attr("math_group_type_index"))
 

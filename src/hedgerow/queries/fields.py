@@ -77,9 +77,12 @@ class QueryFields:
         return value
 
     def integer(self, name: str) -> int | None:
+        """Return a whole number, which may be written as 14.0, or None."""
         value = self._fields.get(name)
         if value is None:
             return None
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise Invalid("A valid integer is required.", attr=self.attr(name))
         return value

@@ -5,7 +5,16 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import BUY, VIEW, ask, event, name_actors, refuse, send
+from tests.contract.insights.world import (
+    BUY,
+    VIEW,
+    ask,
+    create_cohort,
+    event,
+    name_actors,
+    refuse,
+    send,
+)
 
 MARCH = {"date_from": "2026-03-01", "date_to": "2026-03-31"}
 NULL = ""
@@ -188,6 +197,68 @@ def test_an_excluded_event_ends_the_attempt(client: httpx.Client) -> None:
     assert counts(funnel(client, *steps, exclusions=[bad])) == [3, 2, 0]
     later = bad | {"funnelFromStep": 1, "funnelToStep": 2}
     assert counts(funnel(client, *steps, exclusions=[later])) == [3, 2, 0]
+
+
+def test_who_gets_furthest_with_an_excluded_event_does_not_count(either: httpx.Client) -> None:
+    for letters in ("axb", "axba", "axbab", "abxa", "axa", "acx", "abc"):
+        hours = enumerate(letters, start=1)
+        send(either, *(event(f"y-{letters}", f"y.{name}", 2, hour) for hour, name in hours))
+    steps = [step("y.a"), step("y.b")]
+    bad = step("y.x", funnelFromStep=0, funnelToStep=1)
+    # axb and axba would reach b only with the excluded event, and acx ends with it. axbab reaches
+    # b once more, axa begins again, and in abxa it comes too late.
+    assert counts(funnel(either, *steps, exclusions=[bad])) == [4, 3]
+    query = {"kind": "FunnelsQuery", "series": steps, "dateRange": MARCH}
+    options = {"exclusions": [bad], "funnelVizType": "trends"}
+    source: dict[str, Any] = {"kind": "FunnelsActorsQuery"}
+    source |= {
+        "source": query | {"funnelsFilter": options},
+        "funnelTrendsEntrancePeriodStart": "2026-03-02",
+        "funnelTrendsDropOff": True,
+    }
+    assert name_actors(either, source) == ["y-axa"]
+    (rates,) = funnel(either, *steps, **options)
+    assert rates["data"][rates["days"].index("2026-03-02")] == 75.0
+    # In a strict funnel, c ends the attempt of acx before the excluded event, and no b would follow
+    # the a of axba: only axb never begins again.
+    strict = funnel(either, *steps, exclusions=[bad], funnelOrderType="strict")
+    assert counts(strict) == [6, 3]
+
+
+def test_an_event_is_one_step_without_order(either: httpx.Client) -> None:
+    for letters in ("a", "ab", "ba", "aa", "aab", "aba", "baa"):
+        hours = enumerate(letters, start=1)
+        send(either, *(event(f"z-{letters}", f"z.{name}", 2, hour, n=hour) for hour, name in hours))
+    first, other = step("z.a"), step("z.b")
+    unordered = {"funnelOrderType": "unordered"}
+    found = funnel(either, first, other, first, **unordered)
+    assert counts(found) == [7, 6, 3]
+    # One hour from event to event.
+    assert [each["average_conversion_time"] for each in found] == [None, 3600, 3600]
+    assert counts(funnel(either, first, first, **unordered)) == [7, 4]
+    assert counts(funnel(either, other, first, first, first, **unordered)) == [7, 6, 3, 0]
+    # An event of the narrow step is one of the wide one as well, and becomes the first of them.
+    wide = step("z.a", properties=[{"key": "n", "value": 1, "operator": "gt"}])
+    assert counts(funnel(either, other, wide, first, **unordered)) == [7, 6, 3]
+
+
+def test_rates_by_cohort(client: httpx.Client) -> None:
+    cohort = create_cohort(client, "plan", "paid")
+    by_cohort = {"breakdown": [cohort, "all"], "breakdown_type": "cohort"}
+    rates = funnel(
+        client,
+        VIEW,
+        BUY,
+        funnelVizType="trends",
+        dateRange={"date_from": "2026-03-02", "date_to": "2026-03-03"},
+        breakdownFilter=by_cohort,
+    )
+    # Ada pays: she buys after her views of the second, and on the ninth. So does Bob, later, and
+    # Cleo, who comes on the third, never does.
+    assert {each["breakdown_value"]: each["data"] for each in rates} == {
+        "Paid": [100.0, 0.0],
+        "all users": [50.0, 0.0],
+    }
 
 
 def test_breakdown_and_attribution(client: httpx.Client) -> None:

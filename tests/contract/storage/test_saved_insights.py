@@ -125,7 +125,7 @@ async def test_lists_are_filtered_and_ordered(stores: Stores) -> None:
     assert await names(query_kind="TrendsQuery") == ["b"]
     assert await names(short_id="a") == ["a"]
     assert await names(created_by="bob") == ["b"]
-    assert await names(dashboard_id=board) == ["b"]
+    assert await names(dashboard_ids=[board]) == ["b"]
     page, count = await store.insights(project.id, replace(ALL, limit=1, offset=1))
     assert (page, count) == ([first], 2)
     assert [tile.dashboard_id for tile in second.tiles] == [board]

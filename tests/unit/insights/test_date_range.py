@@ -75,6 +75,23 @@ def test_a_week_begins_on_the_day_that_the_project_chooses() -> None:
     assert parse("week", date_from="2026-03-04").days == ["2026-03-01", "2026-03-08"]
 
 
+@pytest.mark.parametrize(
+    ("interval", "first", "last", "labels"),
+    [
+        ("day", "2026-03-01", "2026-03-02", ["1-Mar-2026", "2-Mar-2026"]),
+        ("hour", "2026-03-01T00:00", "2026-03-01T01:30", ["1-Mar 00:00", "1-Mar 01:00"]),
+        ("month", "2026-02-10", "2026-03-01", ["Feb 2026", "Mar 2026"]),
+        # Weeks name their days within the range.
+        ("week", "2026-03-03", "2026-03-15", ["3–7 Mar", "8–14 Mar", "15-Mar-2026"]),
+        ("week", "2025-12-28", "2026-01-31", ["28-Dec-2025 – 3-Jan-2026", "4–10 Jan"]),
+        ("week", "2026-03-29", "2026-04-11", ["29-Mar – 4-Apr", "5–11 Apr"]),
+    ],
+)
+def test_labels(interval: str, first: str, last: str, labels: list[str]) -> None:
+    found = parse(interval, date_from=first, date_to=last)
+    assert found.labels[: len(labels)] == labels
+
+
 def test_days_across_a_clock_change() -> None:
     found = parse(date_from="2026-03-28", date_to="2026-03-30")
     assert found.days == ["2026-03-28", "2026-03-29", "2026-03-30"]
@@ -95,11 +112,44 @@ def test_hours_across_a_clock_change() -> None:
         # Seven days ago until now are eight days: the same days of the week before.
         ({"date_from": "-7d"}, "2026-02-25", "2026-03-04"),
         ({"date_from": "2026-03-08", "date_to": "2026-03-10"}, "2026-03-05", "2026-03-07"),
+        # This month until now compares with the whole one before, and so do the others.
+        ({"date_from": "mStart"}, "2026-02-01", "2026-02-28"),
+        ({"date_from": "wStart"}, "2026-03-02", "2026-03-08"),
+        ({"date_from": "qStart"}, "2025-10-01", "2025-12-31"),
+        ({"date_from": "yStart"}, "2025-01-01", "2025-12-31"),
+        ({"date_from": "mStart", "date_to": "2026-03-10"}, "2026-02-19", "2026-02-28"),
+        # Without today, seven days are seven days.
+        ({"date_from": "-7d", "excludeIncompletePeriods": True}, "2026-02-25", "2026-03-03"),
     ],
 )
 def test_the_period_before(sent: Any, first: str, last: str) -> None:
     previous = shift_to_previous(parse(**sent), sent)
     assert (previous.days[0], previous.days[-1]) == (first, last)
+
+
+def test_the_period_before_has_the_times_of_day_of_its_period() -> None:
+    sent: Any = {
+        "date_from": "2026-03-10T06:00",
+        "date_to": "2026-03-12T18:00",
+        "explicitDate": True,
+    }
+    previous = shift_to_previous(parse(**sent), sent)
+    assert previous.start == datetime(2026, 3, 7, 6, tzinfo=BERLIN)
+    assert previous.end == datetime(2026, 3, 9, 18, tzinfo=BERLIN)
+
+
+@pytest.mark.parametrize(
+    ("interval", "sent", "last"),
+    [
+        ("day", {"date_from": "-7d"}, "2026-03-10"),
+        ("hour", {"date_from": "-2d"}, "2026-03-11 13:00:00"),
+        ("month", {"date_from": "-3m"}, "2026-02-01"),
+        # The range ends before today.
+        ("day", {"date_from": "2026-03-01", "date_to": "2026-03-04"}, "2026-03-04"),
+    ],
+)
+def test_without_the_interval_that_is_not_over(interval: str, sent: Any, last: str) -> None:
+    assert parse(interval, **sent, excludeIncompletePeriods=True).days[-1] == last
 
 
 @pytest.mark.parametrize(
@@ -109,6 +159,8 @@ def test_the_period_before(sent: Any, first: str, last: str) -> None:
         ("day", {"date_from": "2026-03-02", "date_to": "2026-03-01"}),
         ("minute", {"date_from": "-30d"}),
         ("day", {"date_from": 5}),
+        ("day", {"date_from": "dStart", "excludeIncompletePeriods": True}),
+        ("day", {"date_from": "-7d", "daysOfWeek": [6, 7]}),
     ],
 )
 def test_other_ranges_are_refused(interval: str, sent: Any) -> None:

@@ -371,7 +371,12 @@ def _build_event_endpoints(container: Container, services: HttpServices) -> list
 def _build_dashboard_endpoints(container: Container, services: HttpServices) -> list[Handler]:
     kept = container.dashboards
     return [
-        InsightEndpoints(activity=services.activity, insights=kept.insights, results=kept.results),
+        InsightEndpoints(
+            activity=services.activity,
+            insights=kept.insights,
+            dashboards=kept.dashboards,
+            results=kept.results,
+        ),
         DashboardEndpoints(
             activity=services.activity,
             dashboards=kept.dashboards,

@@ -103,6 +103,7 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
     options = QueryFields(fields.mapping("funnelsFilter"), fields.attr("funnelsFilter"))
     fields.mapping("dateRange")
     fields.boolean("filterTestAccounts")
+    _refuse_unsupported(fields, options)
     steps = parse_series_list(fields)
     if len(steps) > MAX_STEPS:
         raise Invalid(f"Expected at most {MAX_STEPS} steps.", attr=fields.attr("series"))
@@ -146,6 +147,16 @@ def parse_funnels_query(sent: Mapping[str, Any]) -> FunnelsQuery:
         actor_hogql=options.text("funnelAggregateByHogQL") or None,
         group_type_index=parse_group_type(fields),
     )
+
+
+def _refuse_unsupported(fields: QueryFields, options: QueryFields) -> None:
+    comparison = QueryFields(fields.mapping("compareFilter"), fields.attr("compareFilter"))
+    comparison.refuse_value("compare", "Funnels have no comparison with another period.")
+    options.refuse_value(
+        "hideIncompleteConversionWindowPeriods",
+        "Intervals whose window is not over are shown. End the range earlier to leave them out.",
+    )
+    options.refuse_value("customAggregationTarget", "Tables of a data warehouse are not supported.")
 
 
 def _parse_view(options: QueryFields) -> FunnelView:

@@ -104,10 +104,9 @@ def build_rates(query: FunnelsQuery, period: DateRange, rows: Sequence[RatesRow]
 def _build_rate(query: FunnelsQuery, period: DateRange, row: RatesRow) -> Result:
     count = len(period.interval_starts)
     data = [_percent(row.converted.get(n, 0), row.entered.get(n, 0)) for n in range(count)]
-    found = {"count": count, "data": data, "days": period.days, "labels": period.labels}
+    found = {"count": count, "data": data, "days": period.days, "labels": period.day_labels}
     if query.breakdown is not None:
-        value = row.value if isinstance(row.value, list) else [row.value]
-        found["breakdown_value"] = value
+        found["breakdown_value"] = row.value
     return found
 
 

@@ -149,16 +149,23 @@ class _FunnelRun:
         return build_times(bins, counts, average)
 
     async def _fetch_rates(self) -> Any:
+        found: list[RatesRow] = []
+        for cohort, name in list_cohorts(self._query.breakdown, self._context):
+            result = await self._run(build_rates_query, cohort)
+            found += [self._read_rates(row, name) for row in result.rows]
+        return build_rates(self._query, self.period, found)
+
+    def _read_rates(self, row: Sequence[Any], cohort_name: str | None) -> RatesRow:
+        """Read a row of rates. As in PostHog, the value of a cohort is its name."""
+        value, slots, entered, converted, _ = row
         breakdown = self._query.breakdown
-        rows = [
-            RatesRow(
-                value=breakdown.read_plain_value(value) if breakdown else None,
-                entered=dict(zip(slots, entered, strict=True)),
-                converted=dict(zip(slots, converted, strict=True)),
-            )
-            for value, slots, entered, converted, _ in (await self._run(build_rates_query)).rows
-        ]
-        return build_rates(self._query, self.period, rows)
+        if cohort_name is None and breakdown is not None:
+            value = _wrap(breakdown.read_plain_value(value))
+        return RatesRow(
+            value=cohort_name or value,
+            entered=dict(zip(slots, entered, strict=True)),
+            converted=dict(zip(slots, converted, strict=True)),
+        )
 
     async def _run(
         self,
@@ -186,6 +193,10 @@ def _compile(
     funnel = Funnel(query=query, period=period, filters=all_of(filters), excluded=excluded)
     tree = build_query(funnel, context)
     return compile_query(tree, context), to_hogql(tree)
+
+
+def _wrap(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _read_value(row: StepsRow, breakdown: Breakdown | None) -> StepsRow:

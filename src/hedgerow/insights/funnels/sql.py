@@ -61,9 +61,10 @@ class Funnel:
 
 
 def build_attempts(funnel: Funnel, context: QueryContext) -> Select:
-    """Build rows of actor, value, at, times and level: when the attempt that begins with the event
-    reaches each step, and the furthest that it reaches, from 1. A time is 0 for a step that is not
-    reached, and the level is 0 if no attempt begins."""
+    """Build rows of actor, value, at, times, level and ended: when the attempt that begins with the
+    event reaches each step, and the furthest that it reaches, from 1. A time is 0 for a step that
+    is not reached, and the level is 0 if no attempt begins, or if an excluded event ends it: then
+    `ended` is the step that it would have reached next."""
     rows = _attribute(funnel, _build_rows(funnel, context))
     if funnel.query.order is FunnelOrder.UNORDERED:
         return _build_unordered(funnel, rows)
@@ -75,7 +76,7 @@ def build_attempts(funnel: Funnel, context: QueryContext) -> Select:
 def build_actors(funnel: Funnel, context: QueryContext) -> Select:
     """Build a row for each actor who enters the funnel: actor, value, level and times of the best
     attempt: the first to get that far, and of those the last to begin, without an order the first,
-    as in PostHog."""
+    as in PostHog. An actor whose furthest attempt is ended by an excluded event does not count."""
     latest = "-at" if funnel.query.order is FunnelOrder.UNORDERED else "at"
     if funnel.query.optional:
         # Of those, the one with the later optional steps.
@@ -87,7 +88,7 @@ def build_actors(funnel: Funnel, context: QueryContext) -> Select:
             argMax(times, tuple(level, -arrayElement(times, level), {latest})) AS step_times
         FROM {{attempts}} AS attempts
         GROUP BY actor, value
-        HAVING reached > 0
+        HAVING reached > 0 AND reached >= max(ended)
         """,  # noqa: S608 - ours
         attempts=build_attempts(funnel, context),
     )
@@ -162,7 +163,8 @@ def build_rates_query(funnel: Funnel, context: QueryContext) -> Select:
                 countIf(reached >= {end}) AS converted
             FROM (
                 SELECT actor, value, {{slot}} AS slot, max(level) AS reached
-                FROM {{attempts}} AS attempts WHERE level > 0 GROUP BY actor, value, slot
+                FROM {{attempts}} AS attempts WHERE level > 0 OR ended > 0
+                GROUP BY actor, value, slot HAVING reached > 0 AND reached >= max(ended)
             )
             GROUP BY value, slot
         )
@@ -270,14 +272,33 @@ def _exclusion_names(funnel: Funnel) -> list[str]:
     return [f"excluded_{number}" for number in range(len(funnel.query.exclusions))]
 
 
-def _window(funnel: Funnel, rows: str = "UNBOUNDED") -> str:
+def _order(funnel: Funnel) -> str:
     """Which rows follow: of the same actor, and if it is split by value, of the same value. Of
     events at the same time, those of an earlier step come first."""
     ties = "".join(f", step_{number} DESC" for number in range(funnel.step_count))
-    return (
-        f"OVER (PARTITION BY actor{', value' if funnel.splits_actors else ''} ORDER BY at{ties} "
-        f"ROWS BETWEEN 1 FOLLOWING AND {rows} FOLLOWING)"
-    )
+    return f"{_partition(funnel)} ORDER BY at{ties}"
+
+
+def _partition(funnel: Funnel) -> str:
+    return f"PARTITION BY actor{', value' if funnel.splits_actors else ''}"
+
+
+def _window(funnel: Funnel, rows: str = "UNBOUNDED") -> str:
+    return f"OVER ({_order(funnel)} ROWS BETWEEN 1 FOLLOWING AND {rows} FOLLOWING)"
+
+
+def _by_number(funnel: Funnel) -> str:
+    """The rows that follow, after they are numbered."""
+    following = "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
+    return f"OVER ({_partition(funnel)} ORDER BY number {following})"
+
+
+def _look_ahead(funnel: Funnel) -> tuple[str, str]:
+    """Return the function and the rows that find what follows: in a strict funnel the next row,
+    otherwise the earliest."""
+    if funnel.query.order is FunnelOrder.STRICT:
+        return "any", _window(funnel, "1")
+    return "min", _window(funnel)
 
 
 def _list_following(query: FunnelsQuery, step: int) -> list[int]:
@@ -290,7 +311,7 @@ def _list_following(query: FunnelsQuery, step: int) -> list[int]:
 def _add_chain(funnel: Funnel, rows: Select, step: int) -> Select:
     """Add the chain that begins with a step: a tuple of the times of the step and of those after
     it. With exclusions, the time of the next excluded event follows each of them."""
-    query, window = funnel.query, _window(funnel)
+    query = funnel.query
     following = _list_following(query, step)
     columns = ["at"]
     if query.exclusions:
@@ -299,14 +320,15 @@ def _add_chain(funnel: Funnel, rows: Select, step: int) -> Select:
             for number, each in enumerate(query.exclusions)
             if each.from_step <= step < each.to_step
         ]
-        excluded = f"min(if({' OR '.join(ending)}, at, {NEVER})) {window}" if ending else "0"
+        # In a strict funnel, any other event ends an attempt before a later excluded one.
+        function, frame = _look_ahead(funnel)
+        excluded = f"{function}(if({' OR '.join(ending)}, at, {NEVER})) {frame}" if ending else "0"
         columns.append(f"if({excluded} = 0, {NEVER}, {excluded})")
     width = len(columns)
     for later in range(step + 1, funnel.step_count):
         columns += [_read_following(following, later, part, width) for part in range(1, width + 1)]
     never = ", ".join([str(NEVER)] * len(columns))
-    is_strict = query.order is FunnelOrder.STRICT
-    function, frame = ("any", _window(funnel, "1")) if is_strict else ("min", window)
+    function, frame = _look_ahead(funnel)
     chains = "".join(f", {function}(chain_{n}) {frame} AS following_{n}" for n in following)
     # Earlier steps may be followed by those after an optional one.
     kept = "".join(f", chain_{n}" for n in following) if step in query.optional else ""
@@ -354,20 +376,23 @@ def _measure_chains(funnel: Funnel, rows: Select) -> Select:
     end = f"at + {_microseconds(funnel)}"
     width = 2 if funnel.query.exclusions else 1
     elements = [f"tupleElement(chain_0, {n + 1})" for n in range(width * funnel.step_count)]
-    survives = "1"
+    end_place = "0"
     if funnel.query.exclusions:
         # Each step must come before the next excluded event, and so must the end of the window.
         last = f"if(level_reached = {funnel.step_count}, 0, {end} + 1)"
         reached = "arrayFilter(time -> time > 0, times)"
         limits = f"arrayPushBack(arraySlice({reached}, 2), {last})"
         passed = f"arrayFilter((excluded, time) -> time > 0, [{', '.join(elements[1::2])}], times)"
-        survives = f"NOT arrayExists((excluded, until) -> excluded < until, {passed}, {limits})"
+        end_place = f"arrayFirstIndex((excluded, until) -> excluded < until, {passed}, {limits})"
+    numbers = "arrayFilter((number, time) -> time > 0, arrayEnumerate(times), times)"
     return build_select(
         f"""
         SELECT {", ".join(_column_names(funnel))},
             arrayMap(time -> if(time <= {end}, time, 0), [{", ".join(elements[::width])}]) AS times,
             arrayLastIndex(time -> time > 0, times) AS level_reached,
-            if(step_0 = 1 AND {survives}, level_reached, 0) AS level
+            {end_place} AS end_place, if(step_0 = 1 AND end_place = 0, level_reached, 0) AS level,
+            if(step_0 = 1 AND end_place > 0,
+                arrayElement({numbers}, least(end_place + 1, length({numbers}))), 0) AS ended
         FROM {{rows}} AS rows
         """,  # noqa: S608 - ours
         rows=rows,
@@ -377,34 +402,78 @@ def _measure_chains(funnel: Funnel, rows: Select) -> Select:
 def _build_unordered(funnel: Funnel, rows: Select) -> Select:
     names = ", ".join(_column_names(funnel))
     steps = range(funnel.step_count)
-    window = _window(funnel)
     own = "multiIf(" + "".join(f"step_{n} = 1, {n}, " for n in steps) + f"{funnel.step_count})"
-    later = ", ".join(f"min(if(step_{n} = 1, at, {NEVER})) {window}" for n in steps)
     end = f"at + {_microseconds(funnel)}"
     survives, excluded = "1", "0"
     if funnel.query.exclusions:
         # An excluded event ends an attempt that is not complete yet and within its window.
         ending = " OR ".join(f"{each} = 1" for each in _exclusion_names(funnel))
-        excluded = f"min(if({ending}, at, {NEVER})) {window}"
+        excluded = f"min(if({ending}, at, {NEVER})) {_by_number(funnel)}"
         until = f"if(length(times) = {funnel.step_count}, arrayMax(times), {end} + 1)"
         survives = f"(excluded = 0 OR excluded >= {until})"
     return build_select(
         f"""
         SELECT {names}, arraySort(arrayFilter(time -> time <= {end}, found)) AS times,
-            if(own < {funnel.step_count} AND {survives}, length(times), 0) AS level
+            if(own < {funnel.step_count} AND {survives}, length(times), 0) AS level, 0 AS ended
         FROM (
-            SELECT *, arrayMap(
-                (time, number) -> multiIf(number = own, at, time = 0, {NEVER}, time),
-                later, range({funnel.step_count})
+            SELECT *, {", ".join(_choose_events(funnel.query))}, arrayMap(
+                (event, number) -> multiIf(number = own, at, tupleElement(event, 1) = 0, {NEVER},
+                    tupleElement(event, 1)),
+                [{", ".join(f"event_{n}" for n in steps)}], range({funnel.step_count})
             ) AS found
-            FROM (
-                SELECT *, {own} AS own, {excluded} AS excluded, [{later}] AS later
-                FROM {{rows}} AS rows
-            )
+            FROM (SELECT *, {own} AS own, {excluded} AS excluded FROM {{rows}} AS rows)
         )
         """,  # noqa: S608 - ours
+        rows=_add_next_events(funnel, rows),
+    )
+
+
+def _list_rivals(query: FunnelsQuery, step: int) -> list[int]:
+    """Return the earlier steps that an event of a step may be as well."""
+    return [n for n in range(step) if query.steps[step].may_share_events(query.steps[n])]
+
+
+def _add_next_events(funnel: Funnel, rows: Select) -> Select:
+    """Number the rows of each actor, and add the events that may become each step: the next one,
+    and as many more as earlier steps may take from it. An event is a pair of time and number."""
+    steps = range(funnel.step_count)
+    rows = build_select(
+        f"SELECT *, row_number() OVER ({_order(funnel)}) AS number FROM {{rows}} AS rows",  # noqa: S608 - ours
         rows=rows,
     )
+    counts = [len(_list_rivals(funnel.query, step)) + 1 for step in steps]
+    for place in range(max(counts)):
+        event, none = "tuple(at, number)", f"tuple({NEVER}, 0)"
+        columns = []
+        for step in (step for step in steps if place < counts[step]):
+            if place == 0:
+                found = f"min(if(step_{step} = 1, {event}, {none})) {_by_number(funnel)}"
+            else:
+                # The event that follows the next one.
+                both = f"tuple({event}, next_{step}_{place - 1})"
+                found = f"min(if(step_{step} = 1, {both}, tuple({none}, {none})))"
+                found = f"tupleElement({found} {_by_number(funnel)}, 2)"
+            columns.append(f"{found} AS next_{step}_{place}")
+        rows = build_select(
+            f"SELECT *, {', '.join(columns)} FROM {{rows}} AS rows",  # noqa: S608 - ours
+            rows=rows,
+        )
+    return rows
+
+
+def _choose_events(query: FunnelsQuery) -> list[str]:
+    """Build the event of each step but the own one of the row: the next that no earlier step
+    takes. As in PostHog, an event is one step only, the first that lacks one."""
+    chosen = []
+    for step in range(len(query.steps)):
+        rivals = _list_rivals(query, step)
+        found = f"next_{step}_0"
+        if rivals:
+            taken = ", ".join(f"event_{n}" for n in rivals)
+            events = ", ".join(f"next_{step}_{place}" for place in range(len(rivals) + 1))
+            found = f"arrayFirst(event -> NOT has([{taken}], event), [{events}])"
+        chosen.append(f"if(own = {step}, tuple({NEVER}, 0), {found}) AS event_{step}")
+    return chosen
 
 
 def _microseconds(funnel: Funnel) -> int:

@@ -95,6 +95,7 @@ def parse_retention_query(sent: Mapping[str, Any]) -> RetentionQuery:
     options = QueryFields(fields.mapping("retentionFilter"), fields.attr("retentionFilter"))
     fields.mapping("dateRange")
     fields.boolean("filterTestAccounts")
+    options.refuse_value("customAggregationTarget", "Tables of a data warehouse are not supported.")
     breakdown = parse_breakdown(fields.mapping("breakdownFilter"), fields.attr("breakdownFilter"))
     has_windows = options.choice("timeWindowMode", TIME_WINDOW_MODES) == TIME_WINDOW_MODES[1]
     aggregation, amount = _parse_aggregation(options)

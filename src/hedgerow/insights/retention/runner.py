@@ -145,10 +145,18 @@ def _build_rows(
             "label": f"{unit} {base}",
             # With the offset of the time zone, so that the first ten characters are the day.
             "date": start.isoformat().replace("+00:00", "Z"),
-            "breakdown_value": query.breakdown.read_plain_value(value) if query.breakdown else None,
+            "breakdown_value": _read_value(query, value),
         }
         rows.append(row)
     return rows
+
+
+def _read_value(query: RetentionQuery, value: Value) -> Any:
+    """Return the value of a row. Of one breakdown it is text, also if the query has a list."""
+    if query.breakdown is None:
+        return None
+    found = query.breakdown.read_plain_value(value)
+    return found[0] if isinstance(found, list) and len(found) == 1 else found
 
 
 def _build_value(query: RetentionQuery, label: str, actors: int, amount: float) -> dict[str, Any]:

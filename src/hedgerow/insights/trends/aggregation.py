@@ -149,7 +149,7 @@ def build_actors_query(
     if value is not None:
         assert query.breakdown is not None
         conditions.append(equals(query.breakdown.build_value(), list(value)))
-    actor = query.series.actor if query.series.math == "unique_group" else field("person_id")
+    actor = field("person_id") if query.series.group_type_index is None else query.series.actor
     if query.series.math in FIRST_TIME:
         conditions.append(is_first_of_person(_match_first_time(narrowed, context)))
     return build_select(
@@ -234,7 +234,7 @@ def build_matches(query: SeriesQuery, context: QueryContext) -> Expr:
 
 def _match_math(series: Series) -> list[Expr]:
     """Events without a group or session do not count as one."""
-    if series.math in ("unique_group", "unique_session"):
+    if series.group_type_index is not None or series.math == "unique_session":
         return [call("notEmpty", call("ifNull", series.actor, constant("")))]
     return []
 

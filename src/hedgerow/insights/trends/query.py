@@ -30,7 +30,7 @@ CUMULATIVE = "ActionsLineGraphCumulative"
 # How PostHog's clients draw a series: by interval, or as one number.
 SERIES_DISPLAYS = (
     "ActionsLineGraph", CUMULATIVE, "ActionsAreaGraph", "ActionsBar", "ActionsUnstackedBar",
-    "ActionsStackedBar", "Auto",
+    "ActionsStackedBar", "Auto", "Metric",
 )  # fmt: skip
 TOTAL_DISPLAYS = (
     "ActionsTable", "ActionsPie", "ActionsBarValue", "WorldMap", "BoldNumber", "CalendarHeatmap",
@@ -93,9 +93,16 @@ def parse_trends_query(sent: Mapping[str, Any]) -> TrendsQuery:
     check_storable(sent, "query")
     if sent.get("conversionGoal") is not None:
         raise Invalid("Conversion goals are not supported.", attr=fields.attr("conversionGoal"))
+    heatmap = QueryFields(
+        fields.mapping("calendarHeatmapFilter"), fields.attr("calendarHeatmapFilter")
+    )
+    heatmap.refuse_value("bucketBySessionStart", "A heatmap counts each event at its own time.")
     fields.mapping("dateRange")
     fields.boolean("filterTestAccounts")
     options = QueryFields(fields.mapping("trendsFilter"), fields.attr("trendsFilter"))
+    options.refuse_value(
+        "breakdown_histogram_bin_count", "Use the field of this name in breakdownFilter."
+    )
     comparison = QueryFields(fields.mapping("compareFilter"), fields.attr("compareFilter"))
     series = parse_series_list(fields)
     interval = parse_interval(fields)
@@ -168,24 +175,22 @@ def plan_periods(
 
 
 def _shift_by(current: DateRange, text: str) -> DateRange:
-    """Shift both ends by a relative date such as `-1w`."""
+    """Shift the start by a relative date such as `-1w`. As in PostHog, the length stays."""
     attr = "query__compareFilter__compare_to"
     zone = current.start.tzinfo
     assert zone is not None
-    start, end = (
-        parse_date_parameter(text, each, zone, attr).astimezone(zone)
-        for each in (current.start, current.end)
-    )
+    start = parse_date_parameter(text, current.start, zone, attr).astimezone(zone)
     if start >= current.start:
         raise Invalid("Expected a relative date in the past, such as -1w.", attr=attr)
-    return replace(current, start=start, end=end)
+    return replace(current, start=start, end=start + (current.end - current.start))
 
 
 def plan_series(
     query: TrendsQuery, context: QueryContext, periods: Sequence[DateRange]
 ) -> list[PlannedSeries]:
     filters = build_query_filters(query.sent, context)
-    points = len(periods[0].interval_starts) if not query.is_total else 1
+    # A whole year before this one is longer than what there is of it.
+    points = 1 if query.is_total else max(len(each.interval_starts) for each in periods)
     points *= query.breakdown.limit if query.breakdown else 1
     if points * len(query.series) * len(periods) > MAX_POINTS:
         detail = f"The result has more than {MAX_POINTS} values. Use fewer intervals or values."

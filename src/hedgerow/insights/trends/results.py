@@ -29,14 +29,14 @@ def build_results(
     if not query.formulas:
         return [each for group in groups for each in group]
     results: list[Result] = []
-    for formula in query.formulas:
+    for order, formula in enumerate(query.formulas):
         for is_previous in (False, True) if query.is_compared else (False,):
             chosen = [
                 group
                 for (planned, _), group in zip(answered, groups, strict=True)
                 if planned.is_previous is is_previous
             ]
-            results += _apply_formula(query, formula, chosen)
+            results += [each | {"order": order} for each in _apply_formula(query, formula, chosen)]
     return results
 
 
@@ -96,6 +96,7 @@ def _describe_series(planned: PlannedSeries, period: DateRange) -> Result:
             "properties": {},
             "days": period.days,
         },
+        "order": planned.order,
     }
 
 

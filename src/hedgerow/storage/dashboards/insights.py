@@ -151,8 +151,8 @@ def _build_conditions(project_id: ProjectId, wanted: InsightFilter) -> list[Colu
         found.append(table.c.short_id == wanted.short_id)
     if wanted.created_by is not None:
         found.append(table.c.created_by == wanted.created_by)
-    if wanted.dashboard_id is not None:
-        shown = (tiles.c.project_id == project_id) & (tiles.c.dashboard_id == wanted.dashboard_id)
+    for id in wanted.dashboard_ids:
+        shown = (tiles.c.project_id == project_id) & (tiles.c.dashboard_id == id)
         found.append(table.c.id.in_(select(tiles.c.insight_id).where(shown)))
     return found
 

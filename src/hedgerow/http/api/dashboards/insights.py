@@ -1,13 +1,15 @@
 """Saved insights."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from starlette.responses import Response
 
+from hedgerow.dashboards.dashboards import Dashboards
 from hedgerow.dashboards.model import (
     DESCRIPTION_MAX_CHARS,
     MAX_TAGS,
+    MAX_TILES,
     NAME_MAX_CHARS,
     TAG_MAX_CHARS,
     DashboardId,
@@ -44,6 +46,7 @@ from hedgerow.http.parameters import (
 )
 from hedgerow.http.payload.fields import INT64_MAX, OMITTED, Between, Boolean, Fields, Text
 from hedgerow.http.server.response import no_content
+from hedgerow.lib import jsonio
 from hedgerow.projects.store import ActivityStore
 from hedgerow.queries.queries import Refresh
 
@@ -75,9 +78,12 @@ LIST_PARAMETERS = (
     Parameter("tags", "Only insights with one of these tags: a JSON list, or with commas."),
     Parameter("insight", f"Only insights of this type: {', '.join(INSIGHT_KINDS)}."),
     Parameter("created_by", "Only insights of this user, by id or email."),
-    Parameter("dashboards", "Only insights that the dashboard with this id shows."),
+    Parameter("dashboards", "Only insights that these dashboards show: an id, or a JSON list."),
     Parameter("order", "Sort by name, created_at, last_modified_at or id; - for descending."),
     Parameter("basic", "Leave out the results.", {"type": "boolean"}),
+)
+FROM_DASHBOARD = Parameter(
+    "from_dashboard", "The id of a dashboard that shows the insight, to apply its filters."
 )
 Tags = list[Annotated[str, Text(TAG_MAX_CHARS)]]
 
@@ -145,10 +151,15 @@ class InsightEndpoints:
     tag = "Insights"
 
     def __init__(
-        self, activity: ActivityStore, insights: SavedInsights, results: InsightResults
+        self,
+        activity: ActivityStore,
+        insights: SavedInsights,
+        dashboards: Dashboards,
+        results: InsightResults,
     ) -> None:
         self._activity = activity
         self._insights = insights
+        self._dashboards = dashboards
         self._results = results
 
     @INSIGHTS.list_endpoint(*LIST_PARAMETERS)
@@ -171,12 +182,13 @@ class InsightEndpoints:
         made = await self._insights.create(call.project, body.to_edit(), call.actor, call.now)
         return await self._respond_with_result(call, made, refresh, 201)
 
-    @INSIGHTS.retrieve_endpoint(REFRESH)
+    @INSIGHTS.retrieve_endpoint(REFRESH, FROM_DASHBOARD)
     async def retrieve_insight(self, call: ProjectCall) -> Response:
         """Retrieve an insight by its id or short id, with its result."""
         refresh = parse_refresh(call)
         found = await self._insights.find(call.project, call.path_param("insight_id"))
-        return await self._respond_with_result(call, found, refresh)
+        filters = await self._find_filters(call, found)
+        return await self._respond_with_result(call, found, refresh, filters=filters)
 
     @INSIGHTS.change_endpoint(InsightBody, REFRESH)
     async def change_insight(self, call: ProjectCall) -> Response:
@@ -210,10 +222,30 @@ class InsightEndpoints:
         """List the changes made to all insights, newest first."""
         return await respond_with_activity(call, self._activity, SCOPE)
 
+    async def _find_filters(
+        self, call: ProjectCall, found: InsightWithTiles
+    ) -> Mapping[str, Any] | None:
+        """Return the filters of the dashboard that the client shows the insight on."""
+        text = call.query_param("from_dashboard")
+        if not text:
+            return None
+        id = parse_positive(text)
+        if id is None or all(tile.dashboard_id != id for tile in found.tiles):
+            detail = "Expected the id of a dashboard that shows the insight."
+            raise Invalid(detail, attr="from_dashboard", code="does_not_exist")
+        shown_on = await self._dashboards.find(call.project, DashboardId(id))
+        return shown_on.dashboard.filters
+
     async def _respond_with_result(
-        self, call: ProjectCall, found: InsightWithTiles, refresh: Refresh, status: int = 200
+        self,
+        call: ProjectCall,
+        found: InsightWithTiles,
+        refresh: Refresh,
+        status: int = 200,
+        *,
+        filters: Mapping[str, Any] | None = None,
     ) -> Response:
-        query = build_runnable(found.insight, {})
+        query = build_runnable(found.insight, filters or {})
         result = await call.while_connected(self._results.fetch_one(call.project, query, refresh))
         return respond(render_insight(call, found, result), status)
 
@@ -224,10 +256,6 @@ def _parse_filter(call: ProjectCall) -> InsightFilter:
     if order.removeprefix("-") not in INSIGHT_ORDERS:
         detail = f"Expected one of: {', '.join(INSIGHT_ORDERS)}."
         raise Invalid(detail, attr="order", code="invalid_choice")
-    shown_on = call.query_param("dashboards")
-    id = parse_positive(shown_on)
-    if shown_on and id is None:
-        raise Invalid("A valid integer is required.", attr="dashboards")
     kind = parse_choice(call.query_param("insight"), "insight", INSIGHT_KINDS)
     return InsightFilter(
         search=parse_text(call.query_param("search"), "search").strip()[:200],
@@ -237,8 +265,22 @@ def _parse_filter(call: ProjectCall) -> InsightFilter:
         query_kind=INSIGHT_KINDS[kind] if kind else None,
         short_id=parse_text(call.query_param("short_id"), "short_id") or None,
         created_by=parse_creator(call),
-        dashboard_id=None if id is None else DashboardId(min(id, INT64_MAX)),
+        dashboard_ids=_parse_dashboards(call),
         order=order,
         limit=window.limit,
         offset=window.offset,
     )
+
+
+def _parse_dashboards(call: ProjectCall) -> list[DashboardId]:
+    """Parse `dashboards`: one id, or as PostHog's clients send it a JSON list of ids."""
+    text = call.query_param("dashboards") or ""
+    found: Any = [parse_positive(text)] if text else []
+    if text.startswith("["):
+        try:
+            found = jsonio.parse(text.encode("utf-8", "surrogatepass"))
+        except jsonio.JsonError as error:
+            raise Invalid(str(error), attr="dashboards") from None
+    if len(found) > MAX_TILES or any(type(each) is not int or each < 1 for each in found):
+        raise Invalid("A valid integer is required.", attr="dashboards")
+    return [DashboardId(min(id, INT64_MAX)) for id in found]
