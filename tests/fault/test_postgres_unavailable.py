@@ -4,8 +4,10 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import psycopg
@@ -22,6 +24,7 @@ from tests.support.live import (
 from tests.support.postgres import PostgresTestServer
 
 TIMEOUT_S = 60
+EVENT = {"api_key": PROJECT_KEY, "event": "seen", "distinct_id": "ann"}
 TERMINATE = """
     WITH ours AS MATERIALIZED
       (SELECT pid FROM pg_stat_activity WHERE application_name = 'hedgerow')
@@ -201,6 +204,37 @@ def test_server_stops_although_its_database_hangs(
     with LiveServer(tmp_path, **settings) as server, own_postgres.freeze():
         time.sleep(1)  # it polls twice a second, so it waits for an answer by now
         assert server.stop() == 0
+
+
+@contextmanager
+def _read_only(postgres: PostgresTestServer, database_url: str) -> Iterator[None]:
+    """New sessions accept no changes, as on a standby. Sessions keep the mode they began with."""
+    name = urlsplit(database_url).path[1:]
+    mode = f"ALTER DATABASE {name} SET default_transaction_read_only"
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f"{mode} = on".encode())
+        connection.execute(TERMINATE)
+        yield
+        connection.execute(f"{mode} = off".encode())
+
+
+def test_read_only_database_causes_503_and_its_sessions_are_replaced(
+    own_postgres: PostgresTestServer, tmp_path: Path
+) -> None:
+    url = own_postgres.create_migrated_database()
+    with LiveServer(tmp_path, database_url=url) as server, server.client() as client:
+        capture = partial(client.post, "/capture/", json=EVENT)
+        assert capture().status_code == 200
+        with _read_only(own_postgres, url):
+            wait_for(lambda: "read-only" in capture().text, at_most_s=TIMEOUT_S)
+            refused = [capture(), _create(client), capture()]
+            assert client.get("/api/projects/1/feature_flags/").status_code == 200
+        wait_for(lambda: capture().status_code == 200, at_most_s=TIMEOUT_S)
+        wait_for(lambda: _create(client).status_code == 201, at_most_s=TIMEOUT_S)
+        assert {answer.status_code for answer in refused} == {503}
+        assert {read_error(each)["detail"] for each in refused} == {"The database is read-only."}
+        assert int(refused[0].headers["retry-after"]) >= 1
+        assert "Traceback" not in server.errors
 
 
 def test_cut_connections_cause_at_most_a_503(

@@ -3,12 +3,10 @@
 The library libfaketime has no build for every platform, so a small library of ours is compiled.
 """
 
-import shutil
 import struct
-import subprocess
 from pathlib import Path
 
-import pytest
+from tests.support.preloads import compile_preload
 
 SOURCE = Path(__file__).with_name("clock_shift.c")
 
@@ -17,12 +15,7 @@ class ShiftedClock:
     """The clock of all processes that start with these environment variables."""
 
     def __init__(self, folder: Path) -> None:
-        compiler = shutil.which("cc") or shutil.which("gcc")
-        if compiler is None:
-            pytest.skip("needs a C compiler, such as that of Debian's package gcc")
-        library, self._file = folder / "clock_shift.so", folder / "clock-shift"
-        command = [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(SOURCE)]
-        subprocess.run(command, check=True)
+        library, self._file = compile_preload(SOURCE, folder), folder / "clock-shift"
         self._file.write_bytes(struct.pack("q", 0))
         self.environment = {"LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(self._file)}
 

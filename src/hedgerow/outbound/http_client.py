@@ -3,11 +3,13 @@ allows, and does not follow redirects.
 """
 
 import asyncio
+import resource
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from io import BytesIO
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -22,6 +24,10 @@ CHUNK_BYTES = 64 * 1024
 # Larger bodies are written in chunks, so that other tasks can run.
 UNCHUNKED_BODY_BYTES = 512 * 1024
 KEEPALIVE_S = 15.0
+# Thousands of destinations that do not answer must leave file descriptors for databases and
+# callers: an eighth is for requests at the same time, about as many for connections that are kept.
+FILE_SHARE = 1 / 8
+MIN_REQUESTS = 32
 # Headers that the library would add by default. The caller sets all headers.
 SKIPPED_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
@@ -53,35 +59,43 @@ class GuardedResolver(AbstractResolver):
 
 
 class GuardedHttpClient(HttpClient):
-    """One session for all destinations. Callers limit their own concurrency."""
+    """The connections to all destinations. Callers limit their own concurrency. At most
+    `max_requests` run at the same time; others wait, and their timeout begins after that."""
 
-    def __init__(self, guard: SsrfGuard) -> None:
+    def __init__(self, guard: SsrfGuard, max_requests: int | None = None) -> None:
         self._guard = guard
-        self._session: aiohttp.ClientSession | None = None
+        self._max_requests = max_requests or _compute_max_requests()
+        self._free = asyncio.Semaphore(self._max_requests)
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        # One keeps its connections for the next request, the other does not.
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     async def send(self, request: Request) -> Response:
-        with _translate_errors(request):
-            async with asyncio.timeout(request.timeout_s):
-                return await self._send(request)
+        async with self._free:
+            with _translate_errors(request):
+                async with asyncio.timeout(request.timeout_s):
+                    return await self._send(request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[StreamedResponse]:
         patience = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=request.timeout_s
         )
-        # Translate errors of the request only, not those that the reader of the stream raises.
-        with _translate_errors(request):
-            response = await self._get_session().request(
-                **_build_arguments(request), timeout=patience
-            )
-        parts = _read_chunks(response, request)
-        try:
-            yield StreamedResponse(
-                status=response.status, headers=_lower_headers(response), chunks=parts
-            )
-        finally:
-            await parts.aclose()
-            response.close()  # the body may be read only in part, so do not reuse the connection
+        async with self._free:
+            # Translate errors of the request only, not those that the reader of the stream raises.
+            with _translate_errors(request):
+                response = await self._get_session().request(
+                    **_build_arguments(request), timeout=patience
+                )
+            parts = _read_chunks(response, request)
+            try:
+                yield StreamedResponse(
+                    status=response.status, headers=_lower_headers(response), chunks=parts
+                )
+            finally:
+                await parts.aclose()
+                # The body may be read only in part, so do not reuse the connection.
+                response.close()
 
     async def _send(self, request: Request) -> Response:
         body = bytearray()
@@ -96,33 +110,48 @@ class GuardedHttpClient(HttpClient):
         )
 
     def _get_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(
-                limit=0,
-                keepalive_timeout=KEEPALIVE_S,
-                use_dns_cache=False,
-                resolver=GuardedResolver(self._guard),
-                socket_factory=self._create_socket,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                skip_auto_headers=SKIPPED_HEADERS,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
-            )
-        return self._session
+        is_keeping = len(self._sockets) < self._max_requests
+        if is_keeping not in self._sessions:
+            self._sessions[is_keeping] = self._create_session(is_keeping)
+        return self._sessions[is_keeping]
+
+    def _create_session(self, is_keeping: bool) -> aiohttp.ClientSession:
+        keepalive: dict[str, Any] = (
+            {"keepalive_timeout": KEEPALIVE_S} if is_keeping else {"force_close": True}
+        )
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            use_dns_cache=False,
+            resolver=GuardedResolver(self._guard),
+            socket_factory=self._create_socket,
+            **keepalive,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=SKIPPED_HEADERS,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
+        )
 
     def _create_socket(self, found: Any) -> socket.socket:
         """Create the socket of every connection, also of one to a literal IP address."""
         family, kind, protocol, _, (address, *_) = found
         if not self._guard.allows(str(address)):
             raise AddressRefusedError(describe_refusal(str(address)))
-        return socket.socket(family, kind, protocol)
+        created = socket.socket(family, kind, protocol)
+        self._sockets.add(created)
+        return created
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        for session in self._sessions.values():
+            await session.close()
+
+
+def _compute_max_requests() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = 2**16 if soft == resource.RLIM_INFINITY else min(soft, 2**16)
+    return max(MIN_REQUESTS, int(limit * FILE_SHARE))
 
 
 async def _read_chunks(response: aiohttp.ClientResponse, request: Request) -> AsyncGenerator[bytes]:

@@ -8,8 +8,10 @@ DNS rebinding cannot lead into the private network.
 import asyncio
 import socket
 from collections.abc import Sequence
+from functools import partial
 from ipaddress import ip_address, ip_network
 
+from hedgerow.lib.threads import ThreadLimiter, consume_exception
 from hedgerow.outbound.special_networks import (
     Address,
     Network,
@@ -17,6 +19,10 @@ from hedgerow.outbound.special_networks import (
     is_public,
 )
 from hedgerow.plugin.http import TransportError
+
+# A name server that never answers occupies a thread for up to half a minute. The event loop has two
+# threads for such calls, which connections to our own databases use, too.
+MAX_LOOKUP_THREADS = 64
 
 ALL_NETWORKS: tuple[Network, ...] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
@@ -27,6 +33,8 @@ class SsrfGuard:
 
     def __init__(self, *, allow_private: bool, allowed_networks: Sequence[Network] = ()) -> None:
         self._allowed = (*allowed_networks, *(ALL_NETWORKS if allow_private else ()))
+        self._threads = ThreadLimiter(MAX_LOOKUP_THREADS)
+        self._lookups: dict[str, asyncio.Task[list[str]]] = {}
 
     def allows(self, address: str) -> bool:
         """Return whether connections to this IP address are allowed."""
@@ -54,16 +62,28 @@ class SsrfGuard:
     async def resolve(self, host: str, port: int) -> list[str]:
         """The addresses of a host that may be connected to, at least one; or TransportError."""
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )
+            addresses = await self._look_up(host, port)
         except (OSError, UnicodeError):
             raise TransportError(f"Cannot resolve {host}.") from None
-        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
         allowed = [each for each in addresses if self.allows(each)]
         if not allowed:
             raise TransportError(describe_refusal(host))
         return allowed
+
+    async def _look_up(self, host: str, port: int) -> list[str]:
+        """Return all addresses of a host. Callers share a lookup that runs, so that a host occupies
+        one thread however many of its callers give up."""
+        if (lookup := self._lookups.get(host)) is None:
+            run = self._threads.run(partial(_list_addresses, host, port))
+            lookup = self._lookups[host] = asyncio.create_task(run)
+            lookup.add_done_callback(lambda _: self._lookups.pop(host))
+            lookup.add_done_callback(consume_exception)
+        return await asyncio.shield(lookup)
+
+
+def _list_addresses(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 def describe_refusal(host: str) -> str:

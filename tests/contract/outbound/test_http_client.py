@@ -1,5 +1,10 @@
 """The HTTP client with a real resolver and real sockets."""
 
+import asyncio
+import os
+import threading
+from contextlib import ExitStack
+
 import pytest
 
 from hedgerow.outbound.http_client import MAX_BODY_BYTES, GuardedHttpClient
@@ -49,6 +54,47 @@ async def test_invalid_request_is_an_error(url: str) -> None:
     with pytest.raises(TransportError):
         await http.send(to(url))
     await http.close()
+
+
+async def test_requests_beyond_the_limit_wait_without_a_timeout() -> None:
+    http = GuardedHttpClient(SsrfGuard(allow_private=True), max_requests=2)
+    is_released = threading.Event()
+    with Receiver() as receiver:
+
+        def hold(_: object) -> PlannedResponse:
+            is_released.wait(60)
+            return PlannedResponse()
+
+        receiver.decide = hold
+        held = [asyncio.create_task(http.send(to(receiver.url, timeout_s=90))) for _ in range(2)]
+        while len(receiver.received) < 2:
+            await asyncio.sleep(0.01)
+        waiting = [asyncio.create_task(http.send(to(receiver.url, timeout_s=5))) for _ in range(3)]
+        await asyncio.sleep(6)  # longer than their timeout
+        assert len(receiver.received) == 2
+        is_released.set()
+        answers = await asyncio.gather(*held, *waiting)
+        assert [answer.status for answer in answers] == [200] * 5
+    await http.close()
+
+
+async def test_few_connections_are_kept() -> None:
+    http = GuardedHttpClient(SsrfGuard(allow_private=True), max_requests=2)
+    with ExitStack() as stack:
+        receivers = [stack.enter_context(Receiver()) for _ in range(12)]
+        before = _count_files()
+        for receiver in receivers:
+            assert (await http.send(to(receiver.url))).status == 200
+        for _ in range(1000):  # both ends of a connection are in this process
+            if _count_files() - before <= len(receivers):
+                break
+            await asyncio.sleep(0.01)
+        assert _count_files() - before <= len(receivers)
+    await http.close()
+
+
+def _count_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.mark.parametrize("how", [HANGS, DROPS, CUTS, DRIPS])

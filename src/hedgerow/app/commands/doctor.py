@@ -165,10 +165,12 @@ def _check_engine(location: DatabaseLocation) -> Iterator[CheckResult]:
         needed = f": {MIN_POSTGRES_VERSION} or newer is required" if is_old else ""
         yield CheckResult("problem" if is_old else "ok", "engine", f"PostgreSQL {version}{needed}")
         skew = abs(connection.execute(select(func.now())).scalar_one() - utc_now())
+        is_close = skew < MAX_CLOCK_SKEW
+        advice = "" if is_close else ": set both, for example with NTP"
         yield CheckResult(
-            "ok" if skew < MAX_CLOCK_SKEW else "warning",
+            "ok" if is_close else "warning",
             "database clock",
-            f"{skew.total_seconds():.1f} s from the clock of this machine",
+            f"{skew.total_seconds():.1f} s from the clock of this machine{advice}",
         )
 
 

@@ -44,16 +44,19 @@ class WriteRequest:
 class BatchWriter:
     """Owns the only writing connection and the thread that uses it.
 
-    `connect` opens an autocommit connection; `translate` converts driver errors.
+    `connect` opens an autocommit connection; `translate` converts driver errors; `check_file`
+    raises if the connection no longer writes to the file of the database.
     """
 
     def __init__(
         self,
         connect: Callable[[], Connection],
         translate: Callable[[BaseException], BaseException],
+        check_file: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._translate = translate
+        self._check_file = check_file
         self._queue: SimpleQueue[WriteRequest | None] = SimpleQueue()
         self._connection: Connection | None = None
         self._closing = False
@@ -137,6 +140,7 @@ class BatchWriter:
             return
         try:
             driver.execute("COMMIT")
+            self._check_file()
         except Exception as error:  # noqa: BLE001 - passed on to the waiting callers
             self._fail(batch, error)
             return

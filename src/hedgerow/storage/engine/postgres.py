@@ -6,7 +6,9 @@ transaction, and nothing else depends on the session.
 """
 
 import asyncio
+import math
 import select
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -51,6 +53,9 @@ IDLE_MIGRATION_TIMEOUT_S = 60
 # A connection whose other end vanished ends after about 10 s.
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 5, 2, 3
 TCP_USER_TIMEOUT_MS = 10_000
+# How often connections are replaced while the server accepts no changes: after a failover they lead
+# to the former primary, and a session keeps the setting that it began with.
+READ_ONLY_RECONNECT_S = 1
 # psycopg reports these as server errors, although a value is too large.
 VALUE_TOO_LARGE_ERRORS = (
     psycopg.errors.ProgramLimitExceeded,
@@ -142,10 +147,10 @@ async def _prepare_connection(wire: Wire) -> None:
     )
 
 
-def _check_connection(connection: Any, *_: object) -> None:
-    """Replace a connection that died while idle, so that no request fails after a restart of the
-    server. An idle connection has something to read only if the server closed it or sent a notice:
-    looking costs no round trip."""
+def _check_alive(connection: Any) -> None:
+    """Raise InvalidatePoolError for a connection that died while idle, so that no request fails
+    after a restart of the server. An idle connection has something to read only if the server
+    closed it or sent a notice: looking costs no round trip."""
     wire: Wire = connection.driver_connection
     if not wire.closed:
         poll = select.poll()
@@ -192,12 +197,23 @@ class PostgresDatabase(Database):
         self._running: set[asyncio.Task[Any]] = set()
         # All open connections, including those being checked or returned to the pool.
         self._connections: WeakSet[Wire] = WeakSet()
+        self._is_read_only = False
+        self._reconnected_at = -math.inf
         event.listen(self._engine.sync_engine, "connect", self._add_connection)
-        event.listen(self._engine.sync_engine, "checkout", _check_connection)
+        event.listen(self._engine.sync_engine, "checkout", self._check_connection)
 
     def _add_connection(self, connection: Any, _: object) -> None:
         self._connections.add(connection.driver_connection)
         connection.run_async(_prepare_connection)
+
+    def _check_connection(self, connection: Any, *_: object) -> None:
+        """Replace a connection that died while idle, and all of them if the server they lead to
+        accepts no changes."""
+        is_due = time.monotonic() - self._reconnected_at >= READ_ONLY_RECONNECT_S
+        if self._is_read_only and is_due:
+            self._is_read_only, self._reconnected_at = False, time.monotonic()
+            raise InvalidatePoolError
+        _check_alive(connection)
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         return await self._use(partial(self._run_transaction, query, self._begin_read))
@@ -292,6 +308,9 @@ class PostgresDatabase(Database):
             self._commits += commit
             return result
         except (DBAPIError, PoolTimeout, psycopg.Error, OSError) as error:
+            self._is_read_only |= isinstance(
+                _find_cause(error), psycopg.errors.ReadOnlySqlTransaction
+            )
             raise translate_error(error) from error
         finally:
             self._waiting -= commit
@@ -377,13 +396,20 @@ def _retrieve_exception(work: asyncio.Task[Any]) -> None:
         work.exception()
 
 
+def _find_cause(error: BaseException) -> BaseException | None:
+    """Return the driver's error."""
+    return error.orig if isinstance(error, DBAPIError) else error
+
+
 def translate_error(error: BaseException) -> BaseException:
     """Convert a driver error to Unavailable if the database is temporarily unavailable."""
     if isinstance(error, PoolTimeout):
         return Unavailable("All database connections are busy.")
     if isinstance(error, OSError):
         return Unavailable("The database does not answer.")
-    cause = error.orig if isinstance(error, DBAPIError) else error
+    cause = _find_cause(error)
+    if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
+        return Unavailable("The database is read-only.")
     if isinstance(cause, psycopg.errors.LockNotAvailable):
         return Unavailable("The database is locked by another process.")
     if isinstance(cause, VALUE_TOO_LARGE_ERRORS):

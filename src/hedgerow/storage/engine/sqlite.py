@@ -6,6 +6,7 @@ A point read takes about ten microseconds, less than passing it to another threa
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -29,10 +30,46 @@ from hedgerow.storage.engine.database import (
 T = TypeVar("T")
 
 DAMAGED = "The database file is damaged: restore it from a backup."
+REPLACED = "The database file was replaced or removed while the service runs: restart the service."
 
 
-def create_sqlite_engine(path: Path, timeout_s: float, *, reads_only: bool = False) -> Engine:
-    """Create an engine whose connections are durable, check foreign keys and autocommit."""
+class FileIdentity:
+    """Detects that a file was replaced or removed. Open connections would go on with the old one,
+    so that everything they store is lost when they close."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity: tuple[int, int] | None = None
+
+    def remember(self) -> None:
+        """Remember the file, unless an earlier one is remembered."""
+        self._identity = self._identity or self._read()
+
+    def check(self) -> None:
+        """Raise Unavailable if the path leads to another file than at first."""
+        if self._identity is not None and self._read() != self._identity:
+            raise Unavailable(REPLACED)
+
+    def _read(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return None
+        except OSError:  # says nothing about which file it is
+            return self._identity
+        return found.st_dev, found.st_ino
+
+
+def create_sqlite_engine(
+    path: Path,
+    timeout_s: float,
+    *,
+    reads_only: bool = False,
+    identity: FileIdentity | None = None,
+) -> Engine:
+    """Create an engine whose connections are durable, check foreign keys and autocommit. With an
+    `identity`, all of them use the same file."""
+    file = identity or FileIdentity(path)
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=NullPool,
@@ -42,9 +79,14 @@ def create_sqlite_engine(path: Path, timeout_s: float, *, reads_only: bool = Fal
         hide_parameters=True,
     )
 
+    @event.listens_for(engine, "do_connect")
+    def check(*_: Any) -> None:  # connecting would create a file that is missing
+        file.check()
+
     @event.listens_for(engine, "connect")
     def prepare(driver: sqlite3.Connection, _: Any) -> None:
         driver.execute("PRAGMA journal_mode = WAL")
+        file.remember()
         driver.execute("PRAGMA synchronous = FULL")
         driver.execute("PRAGMA foreign_keys = ON")
         # Deleted rows are overwritten; the pages that become free, by storage.engine.free_pages.
@@ -65,16 +107,19 @@ class SqliteDatabase(Database):
     engine_name = "sqlite"
 
     def __init__(self, path: Path, timeout_s: float) -> None:
-        self._path = path
-        self._read_engine = create_sqlite_engine(path, timeout_s, reads_only=True)
-        self._write_engine = create_sqlite_engine(path, timeout_s)
+        self._file = FileIdentity(path)
+        self._read_engine = create_sqlite_engine(
+            path, timeout_s, reads_only=True, identity=self._file
+        )
+        self._write_engine = create_sqlite_engine(path, timeout_s, identity=self._file)
         self._reader: Connection | None = None
         # The cursor that all prepared queries share, on the reader's driver connection.
         self._query_cursor: sqlite3.Cursor | None = None
         self._has_snapshot = False
-        self._writer = BatchWriter(self._write_engine.connect, translate_error)
+        self._writer = BatchWriter(self._write_engine.connect, translate_error, self._file.check)
 
     async def read(self, query: Callable[[Connection], T]) -> T:
+        self._file.check()
         with self._use_reader() as reader:
             self._end_snapshot()
             driver = _get_driver(reader)
