@@ -96,7 +96,9 @@ def test_the_service_does_not_set_the_port_of_its_containers() -> None:
     links = list_service_links(service["metadata"]["name"])
     settings = {f"HEDGEROW_{field.name.upper()}" for field in fields(Settings)}
     assert links & settings == {"HEDGEROW_PORT"}
-    pods = [each["spec"]["template"]["spec"] for each in MANIFESTS if "template" in each.get("spec", {})]
+    pods = [
+        each["spec"]["template"]["spec"] for each in MANIFESTS if "template" in each.get("spec", {})
+    ]
     assert [pod["enableServiceLinks"] for pod in pods] == [False] * len(CONTAINERS)
 
 
