@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from email.parser import HeaderParser
@@ -137,6 +138,17 @@ def test_every_part_is_in_the_default_installation() -> None:
             assert set(requirements) <= set(project["dependencies"])
     split = split_requirements(project)
     assert sorted({*split[""], *split["all"]}) == sorted(project["dependencies"])
+
+
+def test_component_packages_install_beside_either_wheel() -> None:
+    """One that required `hedgerow` could not be installed beside hedgerow-slim, or would add the
+    other wheel to it."""
+    files = [*REPOSITORY.glob("packages/*/pyproject.toml")]
+    files += REPOSITORY.glob("examples/*/pyproject.toml")
+    assert len(files) == 5
+    for file in files:
+        required = tomllib.loads(file.read_text())["project"]["dependencies"]
+        assert not {Requirement(each).name for each in required} & {"hedgerow", "hedgerow-slim"}
 
 
 def can_download(folder: Path) -> bool:
