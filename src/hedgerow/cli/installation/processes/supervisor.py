@@ -20,6 +20,7 @@ from typing import NoReturn
 import msgspec
 
 from hedgerow.cli.installation.processes.plan import ProcessPlan, SupervisorPlan
+from hedgerow.lib.signals import DRAIN_SIGNAL
 
 MODULE = "hedgerow.cli.installation.processes"
 # Before a process that has crashed is replaced; longer after each further crash.
@@ -97,8 +98,7 @@ class SupervisedProcess:
             overrides=plan.overrides,
             has_worker=plan.has_worker,
             announces=number == 0 and self._is_first_start,
-            # Readers need their owner until they have stopped: then it gets another signal.
-            drain_s=plan.drain_s + (plan.grace_s + CLOSE_TIMEOUT_S if owns_readers else 0),
+            drain_s=plan.drain_s,
             owner_socket=plan.owner_socket if owns_readers else None,
             owner_path=plan.owner_path if self.is_reader else "",
         )
@@ -165,9 +165,11 @@ class Supervisor:
         self._signal = number
         self._stopping.set()
         for each in self._processes:
-            # The owner drains like its readers, but goes on while they run.
-            if each.is_reader or number == signal.SIGTERM or self._plan.owner_socket is None:
+            if each.is_reader or self._plan.owner_socket is None:
                 each.send_signal(number)
+            elif number == signal.SIGTERM:
+                # Readers need their owner until they have stopped: then it gets another signal.
+                each.send_signal(DRAIN_SIGNAL)
 
     def _send_all(self, number: signal.Signals) -> None:
         for each in self._processes:
@@ -183,7 +185,7 @@ class Supervisor:
             status = await process.run_once()
             if self._stopping.is_set():
                 # One that was still starting is ended by the signal itself.
-                if status != -self._signal:
+                if status not in (-self._signal, -DRAIN_SIGNAL):
                     self._status = max(self._status, _exit_status(status))
                 return
             if process is first and not process.ready.is_set():
