@@ -112,11 +112,8 @@ def _check_wheel(wheel: Path, source: Path) -> Problems:
 
 
 def _check_checksums(folder: Path) -> Problems:
-    listed = dict(
-        reversed(line.split(maxsplit=1))
-        for line in (folder / CHECKSUMS).read_text().splitlines()
-        if line
-    )
+    lines = [line.split() for line in (folder / CHECKSUMS).read_text().splitlines()]
+    listed = {name: digest for digest, name in lines}
     files = {each.name for each in folder.iterdir()} - {CHECKSUMS}
     for name in sorted(files | listed.keys()):
         if name not in listed:

@@ -17,7 +17,7 @@ from uvicorn.server import HANDLED_SIGNALS
 from hedgerow.http.server.acceptor import Acceptor
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.uvicorn_protocol import BoundedProtocol
-from hedgerow.lib.signals import DRAIN_SIGNAL
+from hedgerow.lib.workers.signals import DRAIN_SIGNAL
 
 # A process that is not ready by then answers that it is not.
 MAX_START_S = 30.0

@@ -20,7 +20,7 @@ from typing import NoReturn
 import msgspec
 
 from hedgerow.cli.installation.processes.plan import ProcessPlan, SupervisorPlan
-from hedgerow.lib.signals import DRAIN_SIGNAL
+from hedgerow.lib.workers.signals import DRAIN_SIGNAL
 
 MODULE = "hedgerow.cli.installation.processes"
 # Before a process that has crashed is replaced; longer after each further crash.
