@@ -69,10 +69,12 @@ class SupervisedProcess:
         self._plan = plan
         self._process: asyncio.subprocess.Process | None = None
         self._is_first_start = True
+        self._is_starting = True
 
     async def run_once(self) -> int:
         """Start the process, and return its exit status once it has ended."""
         ours, theirs = socket.socketpair()
+        self._is_starting = True
         with ours:
             with theirs:
                 self._process = await self._start(theirs)
@@ -114,9 +116,12 @@ class SupervisedProcess:
 
     async def _wait_ready(self, control: socket.socket) -> None:
         if await asyncio.get_running_loop().sock_recv(control, 1) == READY:
+            self._is_starting = False
             self.ready.set()
 
     def send_signal(self, number: signal.Signals) -> None:
+        if number == signal.SIGINT and self._is_starting:
+            number = signal.SIGTERM  # Python would print where it was interrupted
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
@@ -185,7 +190,7 @@ class Supervisor:
             status = await process.run_once()
             if self._stopping.is_set():
                 # One that was still starting is ended by the signal itself.
-                if status not in (-self._signal, -DRAIN_SIGNAL):
+                if status not in (-self._signal, -signal.SIGTERM, -DRAIN_SIGNAL):
                     self._status = max(self._status, _exit_status(status))
                 return
             if process is first and not process.ready.is_set():
