@@ -104,7 +104,10 @@ def test_source_has_what_a_build_needs_and_nothing_built_elsewhere(dist: Path) -
     with tarfile.open(dist / f"hedgerow-{__version__}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "LICENSE", "console/package.json", "tools/dist.py"} <= names
-    assert not any("node_modules" in name or "__pycache__" in name for name in names)
+    not_ignored = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    git = subprocess.run(not_ignored, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    built = {name for name in names if name.startswith("src/hedgerow/http/console/static/")}
+    assert names - built - set(git.stdout.splitlines()) == {"PKG-INFO"}
 
 
 def test_wheels_differ_in_requirements_only(dist: Path) -> None:
