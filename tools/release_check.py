@@ -32,6 +32,8 @@ _NAMED_VERSION = re.compile(
     r"hedgerow(?:_slim|-init)?[:-](\d+\.\d+\.\d+)|^hedgerow (\d+\.\d+\.\d+)$", re.M
 )
 
+CHECKSUMS = "SHA256SUMS"
+
 Problems = Iterator[str]
 
 
@@ -75,21 +77,51 @@ def check_docs() -> Problems:
         yield f"tests/contract/test_docs.py fails: {done.stdout.strip().splitlines()[-1]}"
 
 
-def check_dist(folder: Path = DIST, version: str = __version__) -> Problems:
-    wheel = folder / f"hedgerow-{version}-py3-none-any.whl"
-    if not wheel.is_file():
-        yield f"dist/ has no wheel of {version}: run `make dist`"
+def check_dist(
+    folder: Path = DIST, version: str = __version__, source: Path = REPOSITORY / "src"
+) -> Problems:
+    wheels = [f"{name}-{version}-py3-none-any.whl" for name in ("hedgerow", "hedgerow_slim")]
+    others = [f"hedgerow-{version}{end}" for end in (".tar.gz", ".cdx.json", "-licenses.md")]
+    missing = [name for name in (*wheels, *others, CHECKSUMS) if not (folder / name).is_file()]
+    if missing:
+        yield f"dist/ lacks {', '.join(missing)}: run `make dist`"
         return
+    for name in wheels:
+        yield from _check_wheel(folder / name, source)
+    yield from _check_checksums(folder)
+
+
+def _check_wheel(wheel: Path, source: Path) -> Problems:
+    """A wheel must have the files of this commit, and the built console."""
     with ZipFile(wheel) as archive:
-        if "hedgerow/http/console/static/index.html" not in archive.namelist():
-            yield "the wheel has no web console"
-    listed = [line.split() for line in (folder / "SHA256SUMS").read_text().splitlines()]
-    for digest, name in listed:
-        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
+        names = [each for each in archive.namelist() if each.startswith("hedgerow/")]
+        packed = {name: archive.read(name) for name in names}
+    if "hedgerow/http/console/static/index.html" not in packed:
+        yield f"dist/{wheel.name} has no web console"
+    code = {str(each.relative_to(source)) for each in source.rglob("hedgerow/**/*.py")}
+    stale = sorted(
+        name
+        for name in code | packed.keys()
+        if not (source / name).is_file() or packed.get(name) != (source / name).read_bytes()
+    )
+    if stale:
+        yield (
+            f"dist/{wheel.name} differs from the source in {len(stale)} file(s), such as "
+            f"{stale[0]}: run `make dist`"
+        )
+
+
+def _check_checksums(folder: Path) -> Problems:
+    lines = [line.split() for line in (folder / CHECKSUMS).read_text().splitlines()]
+    listed = {name: digest for digest, name in lines}
+    files = {each.name for each in folder.iterdir()} - {CHECKSUMS}
+    for name in sorted(files | listed.keys()):
+        if name not in listed:
+            yield f"dist/{name} has no checksum"
+        elif name not in files:
+            yield f"dist/{name} is missing, but has a checksum"
+        elif hashlib.sha256((folder / name).read_bytes()).hexdigest() != listed[name]:
             yield f"dist/{name} does not match its checksum"
-    for file in {each.name for each in folder.iterdir()} - {name for _, name in listed}:
-        if file != "SHA256SUMS":
-            yield f"dist/{file} has no checksum"
 
 
 def check_tree() -> Problems:

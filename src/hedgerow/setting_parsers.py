@@ -122,7 +122,8 @@ def parse_host(raw: str) -> str:
 
 def parse_server_url(raw: str) -> str:
     url = raw.strip().rstrip("/")
-    if url and (_scheme(url) not in ("http", "https") or not urlsplit(url).netloc):
+    is_http = _scheme(url) in ("http", "https") and bool(urlsplit(url).netloc)
+    if url and (not is_http or any(each in url for each in "?# ")):
         raise ValueError("a URL such as https://flags.example.com, or an empty value")
     return url
 

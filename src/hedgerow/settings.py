@@ -405,8 +405,12 @@ def load_settings(
 def _resolve_value(
     entry: Field[Any], environment: Mapping[str, str], overrides: Mapping[str, Any]
 ) -> tuple[Any, Source]:
-    if overrides.get(entry.name) is not None:
-        return overrides[entry.name], "command line"
+    value = overrides.get(entry.name)
+    if isinstance(value, str):
+        name = variable_name(entry.name)
+        return _parse_value(entry, value, f"The value given for {name}"), "command line"
+    if value is not None:
+        return value, "command line"
     name = variable_name(entry.name)
     if name not in environment and entry.metadata["old_name"]:
         name = variable_name(entry.metadata["old_name"])
@@ -414,8 +418,12 @@ def _resolve_value(
     if raw is None:
         assert entry.default is not MISSING
         return entry.default, "default"
+    return _parse_value(entry, raw, name), "environment"
+
+
+def _parse_value(entry: Field[Any], raw: str, name: str) -> Any:
     try:
-        return entry.metadata["parse"](raw), "environment"
+        return entry.metadata["parse"](raw)
     except ValueError as expected:
         is_webhook = entry.metadata["parse"] is parse_webhook_url
         # A user name, or the path of a webhook, may be a secret too.

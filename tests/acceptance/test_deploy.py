@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import yaml
 
 from hedgerow import __version__
 from hedgerow.lib.encryption import generate_encryption_key
-from hedgerow.settings import find_unknown_variables
+from hedgerow.settings import Settings, find_unknown_variables
 from tests.support.clickhouse_http import ClickHouseTestServer
 from tests.support.live import LiveServer, LiveWorker, find_free_port, run_hedgerow, wait_for
 from tests.support.postgres import PostgresTestServer
@@ -39,6 +40,14 @@ def list_containers() -> Iterator[tuple[str, dict[str, Any]]]:
         if template is not None:
             (container,) = template["spec"]["containers"]
             yield document["metadata"]["name"], container
+
+
+def list_service_links(name: str) -> set[str]:
+    """Return the variables that Kubernetes sets in the containers of a namespace for a Service of
+    this name, unless `enableServiceLinks` is false. They take precedence over those of an image.
+    https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables"""
+    prefix = name.upper().replace("-", "_")
+    return {f"{prefix}_SERVICE_HOST", f"{prefix}_SERVICE_PORT", f"{prefix}_PORT"}
 
 
 CONTAINERS = dict(list_containers())
@@ -80,6 +89,17 @@ def test_no_container_runs_as_root_or_writes_to_its_image() -> None:
     for container in CONTAINERS.values():
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["resources"]["limits"]["memory"]
+
+
+def test_the_service_does_not_set_the_port_of_its_containers() -> None:
+    (service,) = (each for each in MANIFESTS if each["kind"] == "Service")
+    links = list_service_links(service["metadata"]["name"])
+    settings = {f"HEDGEROW_{field.name.upper()}" for field in fields(Settings)}
+    assert links & settings == {"HEDGEROW_PORT"}
+    pods = [
+        each["spec"]["template"]["spec"] for each in MANIFESTS if "template" in each.get("spec", {})
+    ]
+    assert [pod["enableServiceLinks"] for pod in pods] == [False] * len(CONTAINERS)
 
 
 def test_commands_and_probes_work_as_plain_processes(

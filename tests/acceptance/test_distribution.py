@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from email.parser import HeaderParser
@@ -103,7 +104,10 @@ def test_source_has_what_a_build_needs_and_nothing_built_elsewhere(dist: Path) -
     with tarfile.open(dist / f"hedgerow-{__version__}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "LICENSE", "console/package.json", "tools/dist.py"} <= names
-    assert not any("node_modules" in name or "__pycache__" in name for name in names)
+    not_ignored = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    git = subprocess.run(not_ignored, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    built = {name for name in names if name.startswith("src/hedgerow/http/console/static/")}
+    assert names - built - set(git.stdout.splitlines()) == {"PKG-INFO"}
 
 
 def test_wheels_differ_in_requirements_only(dist: Path) -> None:
@@ -137,6 +141,17 @@ def test_every_part_is_in_the_default_installation() -> None:
             assert set(requirements) <= set(project["dependencies"])
     split = split_requirements(project)
     assert sorted({*split[""], *split["all"]}) == sorted(project["dependencies"])
+
+
+def test_component_packages_install_beside_either_wheel() -> None:
+    """One that required `hedgerow` could not be installed beside hedgerow-slim, or would add the
+    other wheel to it."""
+    files = [*REPOSITORY.glob("packages/*/pyproject.toml")]
+    files += REPOSITORY.glob("examples/*/pyproject.toml")
+    assert len(files) == 5
+    for file in files:
+        required = tomllib.loads(file.read_text())["project"]["dependencies"]
+        assert not {Requirement(each).name for each in required} & {"hedgerow", "hedgerow-slim"}
 
 
 def can_download(folder: Path) -> bool:

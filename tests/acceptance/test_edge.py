@@ -101,6 +101,40 @@ def test_edge_answers_as_its_origin(origin: Origin, edge: LiveEdge) -> None:
     assert preflight.headers["access-control-allow-origin"] == "https://a.example"
 
 
+def read_payload(address: str, flag: str, key: str, project: str = "@current") -> Any:
+    path = f"/api/projects/{project}/feature_flags/{flag}/remote_config?token={PROJECT_KEY}"
+    answer = httpx.get(
+        address + path, headers={"Authorization": f"Bearer {key}"}, timeout=60, verify=False
+    )
+    return answer.status_code, answer.json()
+
+
+def test_servers_read_payloads_of_remote_configurations(origin: Origin, tmp_path: Path) -> None:
+    secret = {
+        "key": "secret-limits",
+        "is_remote_configuration": True,
+        "has_encrypted_payloads": True,
+        "filters": {"groups": [{"properties": []}], "payloads": {"true": '{"limit": 7}'}},
+    }
+    with origin.server.client() as client:
+        create_flag(client, 1, secret)
+        found = client.get("/api/projects/1/feature_flags/remote/").json()
+    with LiveEdge(tmp_path, origin.address, origin.secret) as edge:
+        wait_for(lambda: "secret-limits" in read_values(edge.address), 60)
+        for flag in ("remote", str(found["id"]), "secret-limits", "all", "missing"):
+            for key in (origin.secret, origin.second_secret, PROJECT_KEY):
+                for project in ("@current", "1", str(origin.second_id)):
+                    theirs = read_payload(origin.address, flag, key, project)
+                    assert read_payload(edge.address, flag, key, project)[0] == theirs[0]
+        assert read_payload(edge.address, "remote", origin.secret) == (200, '{"color": "red"}')
+        assert read_payload(edge.address, "secret-limits", origin.secret) == (200, '{"limit": 7}')
+        assert count_forwarded(edge.address) > 0
+        origin.server.kill()
+        assert read_payload(edge.address, "remote", origin.secret) == (200, '{"color": "red"}')
+        assert read_payload(edge.address, "secret-limits", origin.secret)[0] == 503
+        origin.start()
+
+
 def test_edge_asks_its_origin_for_stored_data(origin: Origin, edge: LiveEdge) -> None:
     """A captured event is the origin's when it is acknowledged, so the next evaluation sees it."""
     before = count_forwarded(edge.address)

@@ -517,7 +517,7 @@ def test_unleash_and_flagsmith_exports_become_flags(shared: LiveServer, tmp_path
     broken = tmp_path / "broken.json"
     broken.write_text("{")
     for text, command in (("cannot be read", "unleash"), ("cannot be read", "flagsmith")):
-        done = run_in_process("import", command, str(broken), "--key", "phx_x")
+        done = run_in_process("import", command, str(broken), "--key", PERSONAL_KEY)
         assert (done.returncode, text in done.stderr) == (1, True)
 
 

@@ -298,6 +298,24 @@ def test_a_killed_process_is_replaced_and_loses_nothing(server: LiveServer) -> N
     assert "starting another one" in server.errors
 
 
+def test_sigterm_replaces_each_process_without_a_failed_request(tmp_path: Path) -> None:
+    """The owner of the data, too: it does not wait for its readers, which go on."""
+    settings = {"shutdown_drain_s": "1", "port": find_free_port()}
+    with LiveServer(tmp_path, "--processes", "2", **settings) as server:
+        ask_both(lambda: decide(server.address))
+        with SteadyLoad(server) as load:
+            for number in (0, 1):
+                ended = list_children(server)[number]
+                os.kill(ended, signal.SIGTERM)
+                wait_for(lambda: ended not in list_children(server), 60)  # noqa: B023 - runs here
+                wait_for(lambda: len(list_children(server)) == 2, 60)
+                seen = load.acknowledged
+                wait_for(lambda: load.acknowledged > seen + 5, 120)  # noqa: B023 - runs here
+            ask_both(lambda: decide(server.address))
+        assert load.failures == []
+        wait_for(lambda: count_load(server) == load.acknowledged, 120)
+
+
 def test_sigterm_drains_without_a_failed_request(tmp_path: Path) -> None:
     settings = {"shutdown_drain_s": "2", "port": find_free_port()}
     with LiveServer(tmp_path, "--processes", "3", **settings) as server:

@@ -132,6 +132,16 @@ def test_every_metric_is_documented() -> None:
     assert sorted(name for name in names if f"`{name}" not in page) == []
 
 
+def test_every_phase_of_a_log_line_is_documented() -> None:
+    marks = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    phases = set(re.findall(r'\.mark\("([a-z_]+)"\)', marks))
+    rows = re.search(r"^\| Phase \|.*?\n\n", (REFERENCE / "http.md").read_text(), re.M | re.S)
+    assert rows is not None
+    documented = {name for row in rows[0].splitlines() for name in re.findall("`([a-z]+)`", row)}
+    assert {"access", "evaluate", "origin"} <= phases
+    assert phases == documented
+
+
 @check_all("page", PAGES)
 def test_every_module_that_a_page_names_exists(page: str) -> None:
     named = MODULE.findall((ROOT / page).read_text())

@@ -2,14 +2,18 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from inspect import signature
 
 import pytest
 from tools.dist import read_project
 
+from hedgerow.cli.commands import COMMANDS, Entry, GroupEntry
 from hedgerow.lib.optional_packages import EXTRAS, LazyPackage, MissingPackage, import_package
 
 # What the service imports at its start.
-AT_THE_START = {"cryptography", "maxminddb", "nh3", "sqlalchemy", "ttf_opensans"}
+AT_THE_START = {"cryptography", "maxminddb", "sqlalchemy", "ttf_opensans"}
 # Large packages that neither flag evaluation nor the start of the service needs.
 ON_DEMAND = {*EXTRAS, "aiohttp", "nats", "pandas", "urllib3"} - AT_THE_START
 FRAMEWORKS = {"pydantic", "sqlalchemy", "uvicorn"}
@@ -37,6 +41,24 @@ def test_a_start_imports_no_large_package(module: str) -> None:
 @pytest.mark.parametrize("module", ["edge.run", "cli.installation.edge"])
 def test_an_edge_process_imports_no_package_of_an_extra(module: str) -> None:
     assert list_imports(f"hedgerow.{module}") & EXTRAS.keys() == set()
+
+
+def list_remote_commands(entries: Mapping[str, Entry] = COMMANDS) -> Iterator[str]:
+    """Yield the modules of commands that can call a service."""
+    for entry in entries.values():
+        if isinstance(entry, GroupEntry):
+            yield from list_remote_commands(entry.entries)
+            continue
+        module, name = entry.target.split(":")
+        command = getattr(import_module(f"hedgerow.cli.{module}"), name)
+        if {"server", "key", "personal_key"} & signature(command).parameters.keys():
+            yield f"hedgerow.cli.{module}"
+
+
+def test_commands_that_call_a_service_import_no_package_of_an_extra() -> None:
+    modules = set(list_remote_commands())
+    assert {"hedgerow.cli.people.users", "hedgerow.cli.importers.posthog"} < modules
+    assert list_imports(", ".join(sorted(modules))) & EXTRAS.keys() == set()
 
 
 def test_a_command_imports_no_rich() -> None:

@@ -4,6 +4,7 @@ It is built on urllib: httpx takes 0.24 s of CPU to import, aiohttp 0.37 s, urll
 """
 
 import json
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,8 +13,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from hedgerow.cli.options import (
     describe_missing_project,
@@ -57,6 +58,16 @@ class ServiceNotFound(OperatorError):
     """The service has no such object."""
 
     exit_status = 4
+
+
+class _RefusesRedirects(HTTPRedirectHandler):
+    """urllib would send the key to any other address, and turn a POST into a GET."""
+
+    def redirect_request(self, *_arguments: Any) -> None:
+        return None
+
+
+_OPENER = build_opener(_RefusesRedirects)
 
 
 def with_retries(call: Callable[[], T]) -> T:
@@ -104,7 +115,7 @@ class ServiceClient:
         self, path: str, filters: Mapping[str, str], offset: int = 0
     ) -> Iterator[dict[str, Any]]:
         """Yield the results of all pages of a list, from an offset."""
-        return _list_pages(partial(self.request, "GET"), path, filters, offset)
+        return _list_pages(partial(self._request_page, self.request), path, filters, offset)
 
     def choose_project(self, project: int) -> None:
         """Use this project from now on."""
@@ -120,7 +131,12 @@ class ServiceClient:
         self, path: str, filters: Mapping[str, str] | None = None
     ) -> Iterator[dict[str, Any]]:
         """Yield the results of all pages of a path outside of the project."""
-        return _list_pages(partial(self.request_root, "GET"), path, filters or {})
+        return _list_pages(partial(self._request_page, self.request_root), path, filters or {})
+
+    def _request_page(self, request: Callable[[str, str], Any], path: str) -> Any:
+        page = request("GET", path)
+        read_field(self._url, page, "results")
+        return page
 
     def capture(
         self, project_key: str, events: Sequence[Any], *, is_historical: bool = True
@@ -139,7 +155,8 @@ class ServiceClient:
         except ServiceForbidden:
             # A key without the scope project:read cannot list projects.
             return "@current"
-        projects = [(each["id"], each["name"]) for each in page["results"]]
+        results = read_field(self._url, page, "results")
+        projects = [(each["id"], each["name"]) for each in results]
         if len(projects) > 1:
             raise OperatorError(describe_missing_project(None, projects))
         return projects[0][0] if projects else "@current"
@@ -158,26 +175,25 @@ class ServiceClient:
             method=method,
         )
         try:
-            with urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310 - as above
+            with _OPENER.open(request, timeout=TIMEOUT_S) as response:
                 text = response.read()
-                return json.loads(text) if text else None
         except HTTPError as error:
             raise self._convert_error(error) from None
         except (URLError, OSError, ValueError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise ServiceUnavailable(
-                f"{self._url} does not answer: {reason}. Is the service running?"
-            ) from None
+            raise ServiceUnavailable(_describe_failure(self._url, error)) from None
+        try:
+            return json.loads(text) if text else None
+        except ValueError:
+            raise _build_foreign_answer(self._url, "a page") from None
 
     def _convert_error(self, error: HTTPError) -> Exception:
+        if 300 <= error.code < 400:
+            return OperatorError(_describe_redirect(self._url, error))
         try:
             body = json.load(error)
             detail, code = str(body["detail"]), str(body["code"])
         except (ValueError, KeyError, TypeError, OSError):
-            return ServiceUnavailable(
-                f"{self._url} answers {error.code} {error.reason}, which is not an answer of "
-                "Hedgerow. Check --server."
-            )
+            return _build_foreign_answer(self._url, f"{error.code} {error.reason}")
         if error.code == 400:
             return Invalid(detail, code=code, attr=body.get("attr"))
         if error.code >= 500 or error.code == 429:
@@ -196,6 +212,37 @@ class ServiceClient:
             )
             return ServiceNotFound(f"{self._url}: {detail}{missing}")
         return OperatorError(f"{self._url}: {detail}")
+
+
+def read_field(url: str, answer: Any, name: str) -> Any:
+    """Return a field of an answer. Raises ServiceUnavailable if another service has answered."""
+    if isinstance(answer, dict) and name in answer:
+        return answer[name]
+    raise _build_foreign_answer(url, "other JSON")
+
+
+def _build_foreign_answer(url: str, answer: str) -> ServiceUnavailable:
+    return ServiceUnavailable(
+        f"{url} answers {answer}, which is not an answer of Hedgerow. Check --server."
+    )
+
+
+def _describe_failure(url: str, error: Exception) -> str:
+    reason = getattr(error, "reason", None) or error
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return (
+            f"The certificate of {url} is not trusted: {reason.verify_message}. If it is of your "
+            "own authority, set SSL_CERT_FILE to the certificate of the authority."
+        )
+    if isinstance(reason, ssl.SSLError) and reason.reason == "WRONG_VERSION_NUMBER":
+        return f"{url} does not speak TLS. Check --server: perhaps it begins with http://."
+    return f"{url} does not answer: {reason}. Is the service running?"
+
+
+def _describe_redirect(url: str, error: HTTPError) -> str:
+    target = urljoin(error.url or url, error.headers.get("Location", ""))
+    asked = (error.url or "").removeprefix(url)
+    return f"{url} redirects to {target.removesuffix(asked)}. If it is your service, use that URL."
 
 
 def find_service(

@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp
 
+from hedgerow.edge.flag_payload import EdgePayloadEndpoints
 from hedgerow.edge.forwarding import (
     AssetApp,
     BuildHeaders,
@@ -344,6 +345,9 @@ def _build_app(services: EdgeServices) -> Starlette:
             EtagStreams(services.flag_cache, services.local_evaluation, services.stopping)
         ),
         RemoteConfigEndpoints(services.directory, services.state),
+        EdgePayloadEndpoints(
+            services.state, services.forwarder, timeout_s=settings.request_read_timeout_s
+        ),
         OfrepStreamEndpoints(
             services.directory,
             EtagStreams(

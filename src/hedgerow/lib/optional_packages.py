@@ -68,6 +68,12 @@ def import_package(name: str) -> Any:
         return import_module(name)
 
 
+def name_error(error: BaseException) -> str:
+    """Return what may be shown of an error of a component: the package that is missing, otherwise
+    the type, because the text may quote a secret."""
+    return str(error).rstrip(".") if isinstance(error, MissingPackage) else type(error).__name__
+
+
 def is_installed(package: str) -> bool:
     """Return whether a package is installed, without importing it."""
     return find_spec(package) is not None

@@ -8,13 +8,18 @@ import asyncio
 import os
 import unicodedata
 from collections.abc import Awaitable, Callable
-from typing import Protocol
-
-from cryptography.exceptions import InvalidKey
-from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+from typing import TYPE_CHECKING, Protocol
 
 from hedgerow.errors import Invalid, Unavailable
+from hedgerow.lib.optional_packages import LazyPackage
 from hedgerow.lib.threads import consume_exception
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives.kdf import argon2
+else:
+    exceptions = LazyPackage("cryptography.exceptions")
+    argon2 = LazyPackage("cryptography.hazmat.primitives.kdf.argon2")
 
 MIN_CHARS = 12
 MAX_CHARS = 256
@@ -61,8 +66,8 @@ def hash_password(password: str) -> str:
 def verify_password(password: str, stored: str | None) -> bool:
     """Compare. Without a stored hash it takes the same time and fails. Blocks."""
     try:
-        Argon2id.verify_phc_encoded(_encode(password), stored or _UNKNOWN)
-    except InvalidKey:
+        argon2.Argon2id.verify_phc_encoded(_encode(password), stored or _UNKNOWN)
+    except exceptions.InvalidKey:
         return False
     return stored is not None
 
@@ -98,8 +103,8 @@ class PasswordHasher:
             self._waiting -= 1
 
 
-def _build_argon2() -> Argon2id:
-    return Argon2id(
+def _build_argon2() -> "argon2.Argon2id":
+    return argon2.Argon2id(
         salt=os.urandom(SALT_BYTES),
         length=HASH_BYTES,
         iterations=ITERATIONS,

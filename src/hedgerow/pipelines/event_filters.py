@@ -23,6 +23,7 @@ from hedgerow.filters.validate import check_property_filter
 from hedgerow.filters.values import MISSING
 from hedgerow.lib import jsonio
 from hedgerow.lib.encryption import Cipher
+from hedgerow.lib.optional_packages import name_error
 from hedgerow.pipelines import config as settings
 from hedgerow.plugin.component import Component
 from hedgerow.plugin.payload import ACTIVITY_EVENT, is_activity
@@ -78,7 +79,7 @@ def _check_by_component(component: Component, plain: Mapping[str, Any]) -> None:
     except AppError:
         raise
     except BaseException as error:  # noqa: BLE001 - a package's check may raise anything
-        detail = f"{component.name} failed to check these settings: {type(error).__name__}."
+        detail = f"{component.name} failed to check these settings: {name_error(error)}."
         raise Invalid(detail) from None
 
 

@@ -2,9 +2,15 @@
 customers' pages.
 """
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-import nh3
+from hedgerow.lib.optional_packages import LazyPackage
+
+if TYPE_CHECKING:
+    import nh3
+else:
+    nh3 = LazyPackage("nh3")
 
 # The fields that some version of posthog-js renders as HTML, in questions, appearance or
 # translations.
@@ -43,14 +49,6 @@ STYLES = {
     *("text-align", "text-decoration", "text-transform", "vertical-align", "white-space", "width"),
 }
 
-_cleaner = nh3.Cleaner(
-    tags=TAGS,
-    attributes=ATTRIBUTES,
-    filter_style_properties=STYLES,
-    url_schemes={"https", "http", "mailto", "tel"},
-    link_rel="noopener noreferrer",
-)
-
 
 def sanitize_html(value: Any) -> Any:
     """Return a document with all of its HTML fields sanitized."""
@@ -67,4 +65,15 @@ def sanitize_html(value: Any) -> Any:
 
 
 def clean_text(text: str) -> str:
-    return _cleaner.clean(text) if nh3.is_html(text) else text
+    return _build_cleaner().clean(text) if nh3.is_html(text) else text
+
+
+@cache
+def _build_cleaner() -> "nh3.Cleaner":
+    return nh3.Cleaner(
+        tags=TAGS,
+        attributes=ATTRIBUTES,
+        filter_style_properties=STYLES,
+        url_schemes={"https", "http", "mailto", "tel"},
+        link_rel="noopener noreferrer",
+    )

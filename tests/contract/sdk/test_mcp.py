@@ -252,7 +252,7 @@ def test_key_is_needed_and_streams_are_not_offered(
 
 def test_command_reports_an_unreachable_service() -> None:
     done = subprocess.run(
-        [str(HEDGEROW), "mcp", "--server", "http://127.0.0.1:9", "--key", "phx_x"],
+        [str(HEDGEROW), "mcp", "--server", "http://127.0.0.1:9", "--key", "phx_0123456789abcdef"],
         input='nonsense\n{"jsonrpc": "2.0", "id": 4, "method": "ping"}\n',
         env=build_environment(),
         capture_output=True,

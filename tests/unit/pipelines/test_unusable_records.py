@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Invalid
+from hedgerow.lib.optional_packages import MissingPackage
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.destinations.registry import DestinationRegistry
 from hedgerow.pipelines.event_filters import check_settings
@@ -64,6 +65,30 @@ async def test_unusable_destination_does_not_affect_others() -> None:
     problems = {id: each.problem for id, each in destinations.enabled.items()}
     assert problems == {1: "The record cannot be used: TypeError", 2: "", 3: ""}
     assert destinations.routers.keys() == {PROJECT, OTHER}
+
+
+async def test_destinations_without_templates_need_no_liquid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load_liquid() -> None:
+        raise MissingPackage("liquid")
+
+    for module in ("hedgerow.plugin.templates", "hedgerow.pipelines.destinations.registry"):
+        monkeypatch.setattr(f"{module}.load_liquid", load_liquid)
+    plain = {"url": "https://example.com"}
+    store: Any = FakeRecordStore(
+        record(1, WEBHOOK, PROJECT, {**plain, "body": "{{ event.event }}"}),
+        record(2, WEBHOOK, PROJECT, plain),
+    )
+    destinations = DestinationRegistry(store, Catalogue(), CIPHER)
+    await destinations.refresh()
+    problems = {id: each.problem for id, each in destinations.enabled.items()}
+    missing = (
+        "Webhook failed to check these settings: The Python package liquid is not installed. "
+        "Install it with `pip install 'hedgerow[liquid]'`."
+    )
+    assert problems == {1: missing, 2: ""}
+    assert destinations.routers.keys() == {PROJECT}
 
 
 async def test_events_wait_for_settings_that_cannot_be_decrypted() -> None:

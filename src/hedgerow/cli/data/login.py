@@ -12,6 +12,7 @@ from hedgerow.cli.service_client import (
     ServiceForbidden,
     ServiceRejectedKey,
     load_service_settings,
+    read_field,
 )
 from hedgerow.cli.stored_login import StoredLogin, delete_login, write_login
 from hedgerow.errors import OperatorError
@@ -30,9 +31,9 @@ def log_in(
     Example: hedgerow login https://flags.example.com
     """
     settings = load_service_settings(url, key)
-    login = StoredLogin(
-        url=settings.server_url.rstrip("/"), key=settings.personal_key or _ask_for_key()
-    )
+    if not settings.personal_key:
+        settings = load_service_settings(url, _ask_for_key())
+    login = StoredLogin(url=settings.server_url, key=settings.personal_key)
     email = _find_email(login)
     path = write_login(login)
     if as_json:
@@ -46,7 +47,7 @@ def _find_email(login: StoredLogin) -> str | None:
     """Return whose key it is, None if it may not know. Raises OperatorError for an unknown key."""
     try:
         user = ServiceClient(login.url, login.key).request_root("GET", "/api/users/@me/")
-        return str(user["email"])
+        return str(read_field(login.url, user, "email"))
     except ServiceRejectedKey:
         raise
     except ServiceForbidden:

@@ -17,6 +17,7 @@ from uvicorn.server import HANDLED_SIGNALS
 from hedgerow.http.server.acceptor import Acceptor
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.uvicorn_protocol import BoundedProtocol
+from hedgerow.lib.workers.signals import DRAIN_SIGNAL
 
 # A process that is not ready by then answers that it is not.
 MAX_START_S = 30.0
@@ -33,8 +34,9 @@ class Server(uvicorn.Server):
     """Exits with status 0 on a signal, and sets `stopping` before it shuts down.
 
     After SIGTERM the readiness check fails and the server serves on for `drain_s`, so that a
-    balancer sends no more requests when it stops. Another signal ends that at once. The first
-    socket is that of this process, the others are those of processes beside it.
+    balancer sends no more requests when it stops. Another signal ends that at once. After
+    DRAIN_SIGNAL it does so until another signal. The first socket is that of this process, the
+    others are those of processes beside it.
     """
 
     def __init__(  # noqa: PLR0913 - options, all named
@@ -112,19 +114,21 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         readiness = self._readiness
         is_ready = readiness.waiting_for is None and not readiness.draining.is_set()
-        if sig != signal.SIGTERM or not is_ready or not self._drain_s:
+        if not is_ready or (sig == signal.SIGTERM and not self._drain_s) or sig == signal.SIGINT:
             super().handle_exit(sig, frame)
             return
         readiness.draining.set()
-        asyncio.get_running_loop().call_later(self._drain_s, super().handle_exit, sig, frame)
+        if sig == signal.SIGTERM:
+            asyncio.get_running_loop().call_later(self._drain_s, super().handle_exit, sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for number in HANDLED_SIGNALS:
+        handled = (*HANDLED_SIGNALS, *((DRAIN_SIGNAL,) if self._internal is not None else ()))
+        for number in handled:
             loop.add_signal_handler(number, self.handle_exit, number, None)
         try:
             yield
         finally:
-            for number in HANDLED_SIGNALS:
+            for number in handled:
                 loop.remove_signal_handler(number)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from hedgerow.events.model import Event
 from hedgerow.events.tracing import SpanLog
+from hedgerow.lib.optional_packages import name_error
 from hedgerow.lib.sync_bridge import run_bridged
 from hedgerow.lib.text import replace_unstorable_characters
 from hedgerow.pipelines.destinations.delivery_spans import DeliverySpan
@@ -122,7 +123,7 @@ async def _attempt(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        reason = f"The component failed: {type(error).__name__}"
+        reason = f"The component failed: {name_error(error)}"
     # Mark a failed batch as rejected, so that it is split: one event may have caused it.
     return [Failed(reason=reason, event_rejected=len(events) > 1)] * len(events)
 

@@ -3,11 +3,13 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.errors import AppError
 from hedgerow.lib.encryption import Cipher
+from hedgerow.lib.optional_packages import MissingPackage, name_error
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.catalogue import Catalogue
@@ -78,7 +80,8 @@ class DestinationRegistry:
             for record in await self._store.destinations(changed):
                 records[record.project_id].append(record)
             if records:  # checking their templates needs Liquid, which takes long to load
-                await run_in_thread(load_liquid)
+                with suppress(MissingPackage):  # those without templates need none
+                    await run_in_thread(load_liquid)
             for project_id in changed:
                 self._replace(project_id, records[project_id])
             self.enabled = {
@@ -143,7 +146,7 @@ class DestinationRegistry:
 
 
 def _describe_defect(error: Exception) -> str:
-    return f"The record cannot be used: {type(error).__name__}"
+    return f"The record cannot be used: {name_error(error)}"
 
 
 def _build_route(record: Record) -> Route | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from hedgerow.errors import AppError, Unavailable
 from hedgerow.lib.clock import Clock
+from hedgerow.lib.optional_packages import name_error
 from hedgerow.lib.text import replace_unstorable_characters
 from hedgerow.pipelines.deliveries.model import LogLevel, LogLine
 from hedgerow.pipelines.jobs.running import (
@@ -154,7 +155,7 @@ class JobRunner:
             if task is not None and task.cancelling():
                 raise
             self._on_error(job.id, mask.apply_to_error(error))
-            return f"The component failed: {type(error).__name__}"
+            return f"The component failed: {name_error(error)}"
         return ""
 
     async def _prepare(self, job: Job) -> tuple[RunJob, JobContext]:

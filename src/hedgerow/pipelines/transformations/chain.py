@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hedgerow.lib import jsonio
+from hedgerow.lib.optional_packages import name_error
 from hedgerow.lib.text import replace_unstorable_characters
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.secret_mask import SecretMask
@@ -129,6 +130,6 @@ def fail_always(problem: str) -> Transform:
 
 def describe_failure(error: BaseException) -> str:
     if type(error) is not TransformError:
-        return f"The component failed: {type(error).__name__}"
+        return f"The component failed: {name_error(error)}"
     message = error.args[0] if error.args and isinstance(error.args[0], str) else ""
     return replace_unstorable_characters(message[:REASON_MAX]) or "The component failed"

@@ -7,6 +7,7 @@ from typing import Any
 
 from hedgerow.errors import AppError
 from hedgerow.lib.encryption import Cipher
+from hedgerow.lib.optional_packages import name_error
 from hedgerow.pipelines import config as settings
 from hedgerow.pipelines.catalogue import Catalogue
 from hedgerow.pipelines.event_filters import check_settings, compile_transformation_filter
@@ -77,7 +78,7 @@ class TransformationRegistry:
             problem = f"{setting}: {error.detail}" if setting else error.detail
             return ChainStep(record_id=record.id, transform=fail_always(problem), mask=mask)
         except Exception as error:  # noqa: BLE001 - one broken record stops no other project
-            problem = f"The record cannot be used: {type(error).__name__}"
+            problem = f"The record cannot be used: {name_error(error)}"
             return ChainStep(record_id=record.id, transform=fail_always(problem))
         return ChainStep(record_id=record.id, transform=transform, filter=filter, mask=mask)
 
@@ -95,4 +96,4 @@ class TransformationRegistry:
         try:
             return guard_transform(make(decrypted))
         except BaseException as error:  # noqa: BLE001 - a package may even raise SystemExit
-            return fail_always(f"The component failed: {type(error).__name__}")
+            return fail_always(f"The component failed: {name_error(error)}")

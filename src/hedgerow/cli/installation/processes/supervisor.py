@@ -20,6 +20,7 @@ from typing import NoReturn
 import msgspec
 
 from hedgerow.cli.installation.processes.plan import ProcessPlan, SupervisorPlan
+from hedgerow.lib.workers.signals import DRAIN_SIGNAL
 
 MODULE = "hedgerow.cli.installation.processes"
 # Before a process that has crashed is replaced; longer after each further crash.
@@ -68,10 +69,12 @@ class SupervisedProcess:
         self._plan = plan
         self._process: asyncio.subprocess.Process | None = None
         self._is_first_start = True
+        self._is_starting = True
 
     async def run_once(self) -> int:
         """Start the process, and return its exit status once it has ended."""
         ours, theirs = socket.socketpair()
+        self._is_starting = True
         with ours:
             with theirs:
                 self._process = await self._start(theirs)
@@ -97,8 +100,7 @@ class SupervisedProcess:
             overrides=plan.overrides,
             has_worker=plan.has_worker,
             announces=number == 0 and self._is_first_start,
-            # Readers need their owner until they have stopped: then it gets another signal.
-            drain_s=plan.drain_s + (plan.grace_s + CLOSE_TIMEOUT_S if owns_readers else 0),
+            drain_s=plan.drain_s,
             owner_socket=plan.owner_socket if owns_readers else None,
             owner_path=plan.owner_path if self.is_reader else "",
         )
@@ -114,9 +116,12 @@ class SupervisedProcess:
 
     async def _wait_ready(self, control: socket.socket) -> None:
         if await asyncio.get_running_loop().sock_recv(control, 1) == READY:
+            self._is_starting = False
             self.ready.set()
 
     def send_signal(self, number: signal.Signals) -> None:
+        if number == signal.SIGINT and self._is_starting:
+            number = signal.SIGTERM  # Python would print where it was interrupted
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
@@ -165,9 +170,11 @@ class Supervisor:
         self._signal = number
         self._stopping.set()
         for each in self._processes:
-            # The owner drains like its readers, but goes on while they run.
-            if each.is_reader or number == signal.SIGTERM or self._plan.owner_socket is None:
+            if each.is_reader or self._plan.owner_socket is None:
                 each.send_signal(number)
+            elif number == signal.SIGTERM:
+                # Readers need their owner until they have stopped: then it gets another signal.
+                each.send_signal(DRAIN_SIGNAL)
 
     def _send_all(self, number: signal.Signals) -> None:
         for each in self._processes:
@@ -183,7 +190,7 @@ class Supervisor:
             status = await process.run_once()
             if self._stopping.is_set():
                 # One that was still starting is ended by the signal itself.
-                if status != -self._signal:
+                if status not in (-self._signal, -signal.SIGTERM, -DRAIN_SIGNAL):
                     self._status = max(self._status, _exit_status(status))
                 return
             if process is first and not process.ready.is_set():
