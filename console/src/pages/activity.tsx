@@ -83,7 +83,7 @@ function Row({ entry }: { entry: Activity }) {
           <Value value={entry.user.first_name} maxChars={60} />
         </td>
         <td class="first">
-          <Value value={entry.activity} maxChars={60} /> <span class="muted">{entry.scope.replace(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase()}</span>{" "}
+          <Value value={entry.activity.replaceAll("_", " ")} maxChars={60} /> <span class="muted">{entry.scope.replace(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase()}</span>{" "}
           {ADDRESSES[entry.scope] && entry.activity !== "deleted" ? (
             <Link href={`${root}/${ADDRESSES[entry.scope]}/${entry.item_id}`} class="name">
               <Value value={name} maxChars={80} />
