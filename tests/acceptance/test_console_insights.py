@@ -153,7 +153,9 @@ def test_funnel_shows_who_left(page: Page) -> None:
     steps = page.get_by_role("list", name="Steps")
     expect(steps).to_contain_text("3. paid")
     expect(steps).to_contain_text("30 %")
-    steps.get_by_role("button", name="4 left").click()
+    left = steps.get_by_role("button", name="4 left")
+    assert (left.bounding_box() or {"height": 0})["height"] >= 24  # WCAG 2.5.8
+    left.click()
     expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_count(4)
     page.keyboard.press("Escape")
     assert find_violations(page) == []

@@ -275,6 +275,8 @@ def test_experiment_from_the_form_to_a_shipped_variant(page: Page, server: LiveS
         assert find_violations(page) == []
         dialog.get_by_role("button", name="Ship test").click()
         expect(page.get_by_text("Ended · won")).to_be_visible()
+        expect(page.get_by_text("test for everyone", exact=True)).to_be_visible()
+        expect(page.get_by_role("button", name="Ship another variant…")).to_be_visible()
         values = {"api_key": PROJECT_KEY, "distinct_id": "new"}
         decided = client.post("/decide?v=3", json=values).json()["featureFlags"]
         assert decided["green-button"] == "test"

@@ -188,6 +188,7 @@ def test_destination_is_created_from_the_catalogue_previewed_and_tested(
     assert find_violations(page) == []
     page.get_by_role("button", name="Review and save").click()
     dialog = page.get_by_role("dialog", name="Review the changes")
+    expect(dialog.get_by_role("cell", name="Signing secret")).to_be_visible()
     expect(dialog).to_contain_text("(a new secret)")
     expect(dialog).not_to_contain_text("a long secret")
     dialog.get_by_role("button", name="Save").click()

@@ -20,7 +20,7 @@ describe("texts", () => {
     expect([showValue("x"), showValue(null), showValue({ a: [1] }), showValue(undefined)]).toEqual(["x", "null", '{"a":[1]}', ""]);
   });
   it("show sizes", () => {
-    expect([0, 999, 1500, 2_000_000, 3.2e15].map(formatBytes)).toEqual(["0 B", "999 B", "1.5 KB", "2 MB", "3,200 TB"]);
+    expect([0, 1023, 1536, 2 ** 21, 66.7e9, 3.2e15].map(formatBytes)).toEqual(["0 B", "1,023 B", "1.5 KiB", "2 MiB", "62.1 GiB", "2,910.4 TiB"]);
   });
   it("say how long ago", () => {
     expect(formatAgo("2026-01-01T00:00:00Z", Date.parse("2026-01-01T03:00:00Z"))).toBe("3 hr. ago");

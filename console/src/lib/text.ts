@@ -27,12 +27,12 @@ export const formatNumber = (value: number): string => numbers.format(value);
 export const formatPercent = (value: number): string => `${percents.format(value)} %`;
 export const formatDate = (iso: string): string => dates.format(new Date(iso));
 
-const SIZES = ["B", "KB", "MB", "GB", "TB"];
+const SIZES = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/** Return a size in bytes, such as "1.5 GB". */
+/** Return a size in bytes, such as "1.5 GiB": in the units of settings and checks. */
 export function formatBytes(bytes: number): string {
-  const unit = Math.min(SIZES.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(bytes, 1)) / 3)));
-  return `${tenths.format(bytes / 1000 ** unit)} ${SIZES[unit]}`;
+  const unit = Math.min(SIZES.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(bytes, 1)) / 10)));
+  return `${tenths.format(bytes / 1024 ** unit)} ${SIZES[unit]}`;
 }
 
 const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [

@@ -16,16 +16,29 @@ import { Changes } from "./flag/review";
 const LIMIT = 30;
 const SCOPES = ["FeatureFlag", "Cohort", "Person", "Experiment", "Survey", "EarlyAccessFeature", "PluginConfig", "Project", "PersonalAPIKey"];
 
+const ACTIVITIES = [
+  { value: "", label: t("Any action") },
+  { value: "created", label: t("created") },
+  { value: "updated", label: t("updated") },
+  { value: "deleted", label: t("deleted") },
+];
+const PERIODS = [
+  { value: "", label: t("All time") },
+  { value: "-24h", label: t("Last 24 hours") },
+  { value: "-7d", label: t("Last 7 days") },
+  { value: "-30d", label: t("Last 30 days") },
+];
+
 // The pages of objects, by their scope in the log.
 const ADDRESSES: Record<string, string> = { FeatureFlag: "feature_flags", Cohort: "cohorts", Experiment: "experiments", Survey: "surveys", EarlyAccessFeature: "early_access_features" };
 
 export function ActivityPage() {
   const { api } = useProject();
-  const state = useListState("scope");
-  const { scope = "" } = state.filters;
+  const state = useListState("scope", "activity", "start_date");
+  const parameters = { ...state.filters, search: state.search };
   const log = useQuery({
-    queryKey: ["activity", api, scope, state.offset],
-    queryFn: () => loadActivity(`${api}/activity_log/`, state.offset, LIMIT, { scope }),
+    queryKey: ["activity", api, parameters, state.offset],
+    queryFn: () => loadActivity(`${api}/activity_log/`, state.offset, LIMIT, parameters),
     placeholderData: keepPreviousData,
   });
   return (
@@ -34,14 +47,17 @@ export function ActivityPage() {
         query={log}
         state={state}
         limit={LIMIT}
+        search={t("Search by person or name")}
         controls={
-          <Select
-            label={t("Kind")}
-            isNarrow
-            value={scope}
-            choices={[{ value: "", label: t("Everything") }, ...SCOPES.map((value) => ({ value, label: value.replace(/(?<=[a-z])(?=[A-Z])/g, " ") }))]}
-            onChange={(value) => state.setFilter("scope", value)}
-          />
+          <>
+            {[
+              { name: "scope", label: t("Kind"), choices: [{ value: "", label: t("Everything") }, ...SCOPES.map((value) => ({ value, label: value.replace(/(?<=[a-z])(?=[A-Z])/g, " ") }))] },
+              { name: "activity", label: t("Action"), choices: ACTIVITIES },
+              { name: "start_date", label: t("Period"), choices: PERIODS },
+            ].map(({ name, label, choices }) => (
+              <Select key={name} label={label} isNarrow value={state.filters[name] ?? ""} choices={choices} onChange={(value) => state.setFilter(name, value)} />
+            ))}
+          </>
         }
         empty={<Empty title={t("Nothing has changed yet")} />}
         columns={[DETAILS, t("Who"), t("What"), t("When")]}
@@ -67,7 +83,7 @@ function Row({ entry }: { entry: Activity }) {
           <Value value={entry.user.first_name} maxChars={60} />
         </td>
         <td class="first">
-          <Value value={entry.activity} maxChars={60} /> <span class="muted">{entry.scope.replace(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase()}</span>{" "}
+          <Value value={entry.activity.replaceAll("_", " ")} maxChars={60} /> <span class="muted">{entry.scope.replace(/(?<=[a-z])(?=[A-Z])/g, " ").toLowerCase()}</span>{" "}
           {ADDRESSES[entry.scope] && entry.activity !== "deleted" ? (
             <Link href={`${root}/${ADDRESSES[entry.scope]}/${entry.item_id}`} class="name">
               <Value value={name} maxChars={80} />

@@ -158,8 +158,8 @@ function Sidebar(props: { isOpen: boolean; onClose: () => void; onPalette: () =>
           {t("API documentation")}
         </a>
         <div class="row tight" style={{ paddingTop: "var(--s2)" }}>
-          <Link href={`${root}/settings/user`} class="grow cut small" title={t("Your account: {email}", { email: user?.email ?? "" })}>
-            {user?.email}
+          <Link href={`${root}/settings/user`} class="grow small" title={t("Your account: {email}", { email: user?.email ?? "" })}>
+            <span class="cut">{user?.email}</span>
           </Link>
           <IconButton label={t("Keys")} icon="help" isSmall onClick={props.onHelp} />
           <ThemeMenu />

@@ -84,11 +84,18 @@ class KeyStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityQuery:
-    """Which entries to list; None means any."""
+    """Which entries to list; None means any. `user` is the email of the author, or the name of a
+    key. `search` is a part of the name or email of the author, or of the name of the item. `since`
+    belongs to the period, `until` does not."""
 
     project_id: ProjectId | None = None
     scope: str | None = None
     item_id: str | None = None
+    activity: str | None = None
+    user: str | None = None
+    search: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
     limit: int = 10
     offset: int = 0
 

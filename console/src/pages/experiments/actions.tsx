@@ -14,8 +14,8 @@ import { Menu } from "../../ui/menu";
 import { copyText } from "../../ui/show";
 import { notify, notifyError } from "../../ui/toasts";
 import { CONCLUSION_CHOICES } from "./experiments";
-import { shipVariant } from "./ship";
-import { judge } from "./verdict";
+import { findShipped, shipVariant } from "./ship";
+import { findLeader, judge } from "./verdict";
 
 type Step = "launch" | "end" | "ship" | "archive" | "reset" | "delete";
 
@@ -29,7 +29,8 @@ export function Actions({ experiment, results, path }: { experiment: Experiment;
   const mayEdit = useMay("experiment:write");
   const { status, feature_flag: flag } = experiment;
   const variants = ((experiment.parameters as { feature_flag_variants?: { key: string }[] }).feature_flag_variants ?? []).map((each) => each.key);
-  const chosen = winner || variants[variants.length - 1] || "";
+  const shipped = status === "stopped" && flag.active ? findShipped(flag.filters) : null;
+  const chosen = winner || shipped || findLeader(results) || variants[variants.length - 1] || "";
   const people = Object.values(results?.exposures.total_exposures ?? {}).reduce((sum, each) => sum + each, 0);
   const closing = { ...(conclusion ? { conclusion } : {}), ...(comment.trim() ? { conclusion_comment: comment.trim() } : {}) };
   const run = useMutation({
@@ -83,9 +84,12 @@ export function Actions({ experiment, results, path }: { experiment: Experiment;
       )}
       {status === "running" && <Button onClick={() => setStep("end")}>{t("End…")}</Button>}
       {status !== "draft" && !experiment.archived && (
-        <Button kind="primary" onClick={() => setStep("ship")}>
-          {t("Ship a variant…")}
-        </Button>
+        <>
+          {shipped && <span class="tag on">{t("{variant} for everyone", { variant: shipped })}</span>}
+          <Button {...(shipped ? {} : { kind: "primary" as const })} onClick={() => setStep("ship")}>
+            {shipped ? t("Ship another variant…") : t("Ship a variant…")}
+          </Button>
+        </>
       )}
       <Menu
         trigger={<IconButton label={t("Actions for this experiment")} icon="more" />}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ExperimentResults, MetricResult, VariantResult } from "../../api/types";
-import { buildScale, formatLift, judge, judgeMetric, toCsv } from "./verdict";
+import { buildScale, findLeader, formatLift, judge, judgeMetric, toCsv } from "./verdict";
 
 const variant = (fields: Partial<VariantResult>): VariantResult =>
   ({ key: "test", number_of_samples: 100, sum: 60, value: 0.6, value_interval: [0.5, 0.7], lift: 1, credible_interval: [0.4, 1.8], chance_to_win: 0.99, significant: true, validation_failures: [], p_value: null, confidence_interval: null, ...fields }) as VariantResult;
@@ -21,8 +21,21 @@ describe("the sentence on a metric", () => {
   it("says what is still possible", () => {
     const open = metric({ variant_results: [variant({ significant: false, credible_interval: [-0.05, 0.12] })] });
     expect(judgeMetric(open, 0.95)).toEqual({ tone: "open", text: "No difference in paid is certain yet. Compared with control, test may be anywhere from −5 % to +12 %." });
+    const several = metric({ variant_results: [variant({ key: "friendly", significant: false, lift: -0.03, credible_interval: [-0.17, 0.14] }), variant({ key: "firm", significant: false, lift: 0.07, credible_interval: [-0.07, 0.24] })] });
+    expect(judgeMetric(several, 0.95).text).toContain("firm may be anywhere from −7 % to +24 %");
     const early = metric({ variant_results: [variant({ significant: null, lift: null, credible_interval: null, validation_failures: ["no-exposures"] })] });
     expect(judgeMetric(early, 0.95).text).toContain("no one got this variant yet");
+  });
+});
+
+describe("the variant that is offered to ship", () => {
+  const of = (...variant_results: VariantResult[]) => findLeader(results({ metrics: [metric({ variant_results })] }));
+
+  it("is the best by the first metric, control if all are worse", () => {
+    expect(of(variant({ key: "a", lift: 0.2 }), variant({ key: "b", lift: 0.1 }))).toBe("a");
+    expect(of(variant({ key: "a", lift: -0.2 }), variant({ key: "b", lift: -0.1 }))).toBe("control");
+    expect(findLeader(results({ metrics: [metric({ goal: "decrease", variant_results: [variant({ key: "a", lift: 0.2 }), variant({ key: "b", lift: -0.1 })] })] }))).toBe("b");
+    expect([of(variant({ lift: null, credible_interval: null })), findLeader(undefined)]).toEqual([null, null]);
   });
 });
 

@@ -52,14 +52,29 @@ export function isBetter(metric: MetricResult, result: VariantResult): boolean {
   return (result.lift ?? 0) > 0 !== (metric.goal === "decrease");
 }
 
-/** Return the sentence on one metric. Every variant that differs is named; otherwise how much is still possible. */
+/** Return results with an interval, the best first. */
+function rank(metric: MetricResult): VariantResult[] {
+  const sign = metric.goal === "decrease" ? -1 : 1;
+  return metric.variant_results.filter((each) => each.lift !== null && getInterval(each)).sort((left, right) => sign * (right.lift! - left.lift!));
+}
+
+/** Return the variant to ship by the first metric: the best that is certain, control if the best is certainly worse, else the one that leads. */
+export function findLeader(results: ExperimentResults | undefined): string | null {
+  const metric = results?.metrics[0];
+  const [best] = metric && !metric.error ? rank(metric) : [];
+  if (!best || !metric) return null;
+  const isWorse = best.lift !== 0 && !isBetter(metric, best);
+  return isWorse ? (metric.baseline?.key ?? null) : best.key;
+}
+
+/** Return the sentence on one metric. The best variant that differs is named; otherwise how much is still possible for the one that leads. */
 export function judgeMetric(metric: MetricResult, level: number): Verdict {
   if (metric.error) return { tone: "bad", text: t("{name} cannot be measured: {detail}", { name: metric.name, detail: metric.error.detail }) };
   const results = metric.variant_results;
   const certain = results.filter((each) => each.significant && each.lift !== null);
   const sure = formatPercent(Math.round(level * 1000) / 10);
   if (certain.length) {
-    const best = [...certain].sort((left, right) => (right.lift! - left.lift!) * (metric.goal === "decrease" ? -1 : 1))[0]!;
+    const best = rank({ ...metric, variant_results: certain })[0] ?? certain[0]!;
     const interval = getInterval(best);
     const values = {
       key: best.key,
@@ -73,7 +88,7 @@ export function judgeMetric(metric: MetricResult, level: number): Verdict {
       ? { tone: "good", text: t("{key} is better than control: {name} differs by {lift}, with {level} certainty between {low} and {high}.", values) }
       : { tone: "bad", text: t("{key} is worse than control: {name} differs by {lift}, with {level} certainty between {low} and {high}.", values) };
   }
-  const open = results.find((each) => getInterval(each));
+  const open = rank(metric)[0] ?? results.find((each) => getInterval(each));
   const interval = open && getInterval(open);
   if (open && interval)
     return {

@@ -114,7 +114,11 @@ export function RetryAll({ path, record, refusal, count, error, kind }: RecordPr
     mutationFn: () => call<Job>("POST", `${path}/job/?format=json`, { body }),
     onSuccess: () => {
       setAsked(false);
-      notify(tn(count, "{n} dead letter is being retried.", "{n} dead letters are being retried."));
+      notify(
+        record.enabled
+          ? tn(count, "{n} dead letter is being retried.", "{n} dead letters are being retried.")
+          : tn(count, "{n} dead letter is retried when {name} is on.", "{n} dead letters are retried when {name} is on.", { name: record.name }),
+      );
       void queryClient.invalidateQueries({ queryKey: ["pipelines"] });
       navigate(buildUrl(place, {}));
     },

@@ -24,6 +24,7 @@ export function Review({ record, path, draft, settings, onClose, onSaved, onRefu
   const [chosen, setChosen] = useState<Record<string, "mine" | "theirs">>({});
   const [error, setError] = useState<ApiError | null>(null);
   const [isBusy, setBusy] = useState(false);
+  const names = Object.fromEntries(settings.map((each) => [`config.${each.key}`, each.name]));
   const secrets = new Set(settings.filter((each) => each.secret).map((each) => `config.${each.key}`));
   const base = toParts(toDraft(record, settings), settings);
   const mine = toParts(draft, settings);
@@ -87,7 +88,7 @@ export function Review({ record, path, draft, settings, onClose, onSaved, onRefu
             onChoose={(which) => setChosen({ ...chosen, [each.path]: which })}
           />
         ))}
-        <Changes changes={changes} />
+        <Changes changes={changes} names={names} />
         {record.enabled && <p class="muted small">{t("It is on, so the changes count for every event from now on.")}</p>}
         {error && (
           <p class="notice bad" role="alert">

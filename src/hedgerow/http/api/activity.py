@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,7 +17,8 @@ from hedgerow.http.endpoint import M, endpoint, project_paths
 from hedgerow.http.paging import MAX_LIMIT, MAX_OFFSET
 from hedgerow.http.parameters import Parameter, parse_positive, parse_text
 from hedgerow.http.server.response import JsonResponse
-from hedgerow.lib.clock import format_iso
+from hedgerow.lib.clock import format_iso, utc_now
+from hedgerow.lib.dates import parse_query_date
 from hedgerow.projects.activity import Actor, RecordedActivity, render_detail
 from hedgerow.projects.store import ActivityQuery, ActivityStore
 
@@ -28,6 +30,11 @@ ACTIVITY_PARAMETERS = (
 FILTERS = (
     Parameter("scope", "Only entries with this scope, such as Project."),
     Parameter("item_id", "Only entries about the item with this id."),
+    Parameter("activity", "Only entries with this activity, such as updated."),
+    Parameter("user", "Only changes by the person with this email, or by the key with this name."),
+    Parameter("search", "Only entries with this text in who made the change, or in what changed."),
+    Parameter("start_date", "Only changes since this date, such as 2026-01-31 or -7d."),
+    Parameter("end_date", "Only changes before this date."),
 )
 
 
@@ -55,7 +62,28 @@ class ActivityPage(msgspec.Struct, kw_only=True):
 
 
 def _parse_filters(call: Call) -> ActivityQuery:
-    return ActivityQuery(scope=call.query_param("scope"), item_id=call.query_param("item_id"))
+    def read(name: str) -> str | None:
+        return parse_text(call.query_param(name), name) or None
+
+    return ActivityQuery(
+        scope=call.query_param("scope"),
+        item_id=call.query_param("item_id"),
+        activity=read("activity"),
+        user=read("user"),
+        search=read("search"),
+        since=_parse_date(call, "start_date"),
+        until=_parse_date(call, "end_date"),
+    )
+
+
+def _parse_date(call: Call, name: str) -> datetime | None:
+    text = call.query_param(name)
+    if not text:
+        return None
+    try:
+        return parse_query_date(text, utc_now(), UTC)
+    except ValueError:
+        raise Invalid("Expected a date such as 2026-01-31 or -7d.", attr=name) from None
 
 
 def _render_entry(recorded: RecordedActivity) -> ActivityItem:

@@ -4,6 +4,7 @@ The page is an application over the public API. It is the same for everyone and 
 """
 
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from html import escape
 
@@ -13,7 +14,7 @@ from hedgerow.errors import NotFound
 from hedgerow.http.call import PublicCall
 from hedgerow.http.console.files import ENCODINGS, ConsoleFile, ConsoleFileCache
 from hedgerow.http.endpoint import endpoint
-from hedgerow.http.server.headers import read_header
+from hedgerow.http.server.headers import read_encodings
 from hedgerow.lib import jsonio
 
 # Addresses that the application itself resolves. Those of projects are PostHog's, so that links to
@@ -109,7 +110,7 @@ class ConsoleEndpoints:
         found = files.files.get(call.path_param("name"))
         if found is None:
             raise NotFound("There is no such file of the console. Reload the page.")
-        encoding = select_encoding(found, read_header(call.request.scope, b"accept-encoding"))
+        encoding = select_encoding(found, read_encodings(call.request.scope))
         return Response(
             found.compressed[encoding] if encoding else found.content,
             media_type=found.media_type,
@@ -127,11 +128,6 @@ def respond_with_page(page: str, policy: str) -> Response:
     )
 
 
-def select_encoding(file: ConsoleFile, accepted: str) -> str:
+def select_encoding(file: ConsoleFile, accepted: Collection[str]) -> str:
     """Return the best encoding that the client accepts, "" for none."""
-    offered = {
-        name.strip().lower()
-        for name, _, quality in (each.partition(";") for each in accepted.split(","))
-        if quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    }
-    return next((each for each in ENCODINGS if each in offered and each in file.compressed), "")
+    return next((each for each in ENCODINGS if each in accepted and each in file.compressed), "")

@@ -11,6 +11,16 @@ def read_header(scope: Scope, name: bytes) -> str:
     return b",".join(values).decode("latin-1") if values else ""
 
 
+def read_encodings(scope: Scope) -> set[str]:
+    """Return the encodings of a response that the client accepts."""
+    named = (each.partition(";") for each in read_header(scope, b"accept-encoding").split(","))
+    return {
+        name.strip().lower()
+        for name, _, quality in named
+        if quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    }
+
+
 def read_bearer(scope: Scope) -> str:
     """Return the key in `Authorization: Bearer …`; "" when there is none."""
     scheme, _, value = read_header(scope, b"authorization").partition(" ")

@@ -6,7 +6,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, select
+from sqlalchemy import Connection, Row, Select, func, insert, or_, select
 
 from hedgerow.projects.activity import (
     ACTIVITY_LOG,
@@ -104,9 +104,22 @@ def _filter(statement: Select[Any], query: ActivityQuery) -> Select[Any]:
         (activity.c.project_id, query.project_id),
         (activity.c.scope, query.scope),
         (activity.c.item_id, query.item_id),
+        (activity.c.activity, query.activity),
     ):
         if wanted is not None:
             statement = statement.where(column == wanted)
+    name, email = (activity.c.actor[each].as_string() for each in ("name", "email"))
+    if query.user is not None:
+        statement = statement.where(or_(email == query.user, name == query.user))
+    if query.search:
+        needle = query.search.lower()
+        texts = (name, email, activity.c.item_name)
+        found = (func.lower(each).contains(needle, autoescape=True) for each in texts)
+        statement = statement.where(or_(*found))
+    if query.since is not None:
+        statement = statement.where(activity.c.created_at >= query.since)
+    if query.until is not None:
+        statement = statement.where(activity.c.created_at < query.until)
     return statement
 
 

@@ -1,12 +1,13 @@
 """The audit trail is written in the transaction of the change."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, insert
 
-from hedgerow.projects.activity import SYSTEM, ActivityEntry, Actor, FieldChange
+from hedgerow.projects.activity import COMMAND_LINE, SYSTEM, ActivityEntry, Actor, FieldChange
 from hedgerow.projects.model import PersonalKey, Project, ProjectId
 from hedgerow.projects.store import ActivityQuery
 from hedgerow.storage.projects import activity
@@ -168,3 +169,30 @@ async def test_entries_are_found_by_project_scope_and_item(stores: Stores) -> No
     assert await found(item_id="mine") == ["mine"]
     assert await found(scope="Other", item_id="mine") == []
     assert await found(project_id=ProjectId(999)) == []
+
+
+async def test_entries_are_found_by_author_activity_text_and_time(stores: Stores) -> None:
+    ann = Actor(kind="user", id="1", name="Ann", email="ann@example.com")
+    key = Actor(kind="key", id="k", name="Deploy 100%", email="ann@example.com")
+    day = timedelta(days=1)
+    for item_id, fields, at in (
+        ("old", {"actor": ann}, NOW - day),
+        ("key", {"actor": key, "activity": "deleted"}, NOW),
+        ("cli", {"actor": COMMAND_LINE, "item_name": "Ann's_flag"}, NOW + day),
+    ):
+        await stores.activity.record(build_entry(item_id=item_id, **fields), at)
+
+    async def found(**query: Any) -> list[str]:
+        entries = await stores.list_entries(scope="Thing", **query)
+        return [recorded.entry.item_id for recorded in entries]
+
+    assert await found(user="ann@example.com") == ["key", "old"]
+    assert await found(user="Deploy 100%") == ["key"]
+    assert await found(user="ann") == []
+    assert await found(activity="deleted") == ["key"]
+    assert await found(search="ANN") == ["cli", "key", "old"]
+    assert await found(search="0%") == ["key"]
+    assert await found(search="s_f") == ["cli"]
+    assert await found(since=NOW) == ["cli", "key"]
+    assert await found(until=NOW) == ["old"]
+    assert await found(since=NOW, until=NOW + day, user="ann@example.com") == ["key"]

@@ -4,6 +4,7 @@ import pytest
 
 from hedgerow.http.console.console import select_encoding
 from hedgerow.http.console.files import ConsoleFile, read_files
+from hedgerow.http.server.headers import read_encodings
 
 SCRIPT = ConsoleFile(
     media_type="text/javascript", content=b"plain", compressed={"br": b"b", "gzip": b"g"}
@@ -24,7 +25,8 @@ SCRIPT = ConsoleFile(
     ],
 )
 def test_best_encoding_that_the_client_accepts(accepted: str, expected: str) -> None:
-    assert select_encoding(SCRIPT, accepted) == expected
+    scope = {"headers": [(b"accept-encoding", accepted.encode())]}
+    assert select_encoding(SCRIPT, read_encodings(scope)) == expected
 
 
 def test_built_files_have_their_compressed_forms(tmp_path: Path) -> None:

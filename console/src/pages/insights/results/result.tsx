@@ -13,6 +13,7 @@ import { Funnel, Paths, Retention, Totals } from "./shapes";
 
 const TimeChart = lazy(() => import("../../../charts/time-chart").then((module) => ({ default: module.TimeChart })));
 const MAX_ROWS = 500;
+const HEIGHT = 320;
 
 interface Props {
   label: string;
@@ -62,6 +63,18 @@ function Shape({ source, results, onPick, ...props }: Props & { onPick: OnPick }
 type OnPick = ((actors: Actors) => void) | undefined;
 type ChartProps = Omit<Props, "source" | "results">;
 
+/** As high as the chart will be, so that nothing below it moves when its code has arrived. */
+function ChartPlace({ height = HEIGHT, hasLegend }: { height?: number | undefined; hasLegend: boolean }) {
+  return (
+    <div class="chart">
+      <div style={{ minHeight: `${height}px` }}>
+        <Loading />
+      </div>
+      {hasLegend && <div class="legend-place" />}
+    </div>
+  );
+}
+
 function Trend({ source, results, onPick, ...props }: ChartProps & { source: Source; results: TrendResult[]; onPick: OnPick }) {
   const display = source.trendsFilter?.display;
   const form = display === "ActionsAreaGraph" ? "area" : display?.includes("Bar") ? "bar" : "line";
@@ -69,14 +82,14 @@ function Trend({ source, results, onPick, ...props }: ChartProps & { source: Sou
   const days = useMemo(() => results.find((each) => each.compare_label !== "previous")?.days ?? results[0]?.days ?? [], [results]);
   const canPick = !!onPick && !source.trendsFilter?.formula && display !== "ActionsLineGraphCumulative";
   return (
-    <Suspense fallback={<Loading />}>
+    <Suspense fallback={<ChartPlace height={props.height} hasLegend={series.length > 1} />}>
       <TimeChart
         label={props.label}
         days={days}
         interval={source.interval ?? "day"}
         series={series}
         form={form}
-        height={props.height ?? 320}
+        height={props.height ?? HEIGHT}
         {...(props.marks ? { marks: props.marks } : {})}
         {...(props.onMark ? { onMark: props.onMark } : {})}
         {...(canPick
@@ -98,8 +111,8 @@ function Rates({ source, results, ...props }: ChartProps & { source: Source; res
     [results],
   );
   return (
-    <Suspense fallback={<Loading />}>
-      <TimeChart label={props.label} days={results[0]?.days ?? []} interval={source.interval ?? "day"} series={series} form="line" isPercent height={props.height ?? 320} {...(props.marks ? { marks: props.marks } : {})} {...(props.onMark ? { onMark: props.onMark } : {})} />
+    <Suspense fallback={<ChartPlace height={props.height} hasLegend={series.length > 1} />}>
+      <TimeChart label={props.label} days={results[0]?.days ?? []} interval={source.interval ?? "day"} series={series} form="line" isPercent height={props.height ?? HEIGHT} {...(props.marks ? { marks: props.marks } : {})} {...(props.onMark ? { onMark: props.onMark } : {})} />
     </Suspense>
   );
 }
