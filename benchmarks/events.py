@@ -1,6 +1,7 @@
 """Reading events over HTTP, against the same SQL typed by hand into the same engine.
 
-    python -m benchmarks.events [EVENTS ...] [--data FOLDER] [--part all|generate|columns|http]
+    python -m benchmarks.events [EVENTS ...] [--data FOLDER] [--copies N]
+        [--part all|generate|columns|http]
 
 For each number of events (a million and ten million by default) a world is generated, and questions
 about properties are compared with SQL by hand and with the text (`event_columns`). Then the service
@@ -9,7 +10,9 @@ itself, after the service, with SQL that a person would write. Overhead is what 
 more than that: parameters, waiting for what was accepted before, HogQL, persons, JSON and HTTP.
 Events are also walked by `next` for a while, and the newest million is exported as CSV.
 
-With `--data`, worlds are kept there and used again; then `--part` can run one part at a time.
+With `--data`, worlds are kept there and used again; then `--part` can run one part at a time. With
+`--copies`, only one event in N is generated, which takes as much less time, and each is there N
+times.
 """
 
 import argparse
@@ -229,11 +232,11 @@ async def running(data: Path) -> AsyncIterator[int]:
         await task
 
 
-async def measure(data: Path, rows: int, part: str) -> dict[str, float]:
+async def measure(data: Path, rows: int, copies: int, part: str) -> dict[str, float]:
     # Written when a world is complete.
     complete = data / "complete"
     if not complete.exists():
-        await generate(data, rows)
+        await generate(data, rows, copies)
         complete.touch()
     if part in ("all", "columns"):
         await compare_columns(data, rows)
@@ -266,6 +269,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.events")
     parser.add_argument("events", nargs="*", type=int, default=[1_000_000, 10_000_000])
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--part", choices=("all", "generate", "columns", "http"), default="all")
     options = parser.parse_args()
     found: dict[int, dict[str, float]] = {}
@@ -273,7 +277,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=".") as temporary:
             folder = (options.data or Path(temporary)).resolve() / str(rows)
             folder.mkdir(parents=True, exist_ok=True)
-            found[rows] = uvloop.run(measure(folder, rows, options.part))
+            found[rows] = uvloop.run(measure(folder, rows, options.copies, options.part))
     fewest, most = min(found), max(found)
     if fewest < most and found[most]:
         print(f"growth from {fewest:,} to {most:,} events")
