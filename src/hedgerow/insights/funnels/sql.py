@@ -63,7 +63,7 @@ class Funnel:
 def build_attempts(funnel: Funnel, context: QueryContext) -> Select:
     """Build rows of actor, value, at, times and level: when the attempt that begins with the event
     reaches each step, and the furthest that it reaches, from 1. A time is 0 for a step that is not
-    reached, and the level is 0 if no attempt begins."""
+    reached, and the level is 0 if there is no attempt, or an excluded event ends it."""
     rows = _attribute(funnel, _build_rows(funnel, context))
     if funnel.query.order is FunnelOrder.UNORDERED:
         return _build_unordered(funnel, rows)
@@ -81,12 +81,14 @@ def build_actors(funnel: Funnel, context: QueryContext) -> Select:
         # Of those, the one with the later optional steps.
         steps = [f"if(arrayElement(times, {n + 1}) > 0, {2**n}, 0)" for n in funnel.query.optional]
         latest = f"{' + '.join(steps)}, {latest}"
+    # Groups by a list of texts cost more, and without a breakdown it is the same for all.
+    has_values = funnel.query.breakdown is not None
     return build_select(
         f"""
-        SELECT actor, value, max(level) AS reached,
+        SELECT actor, {"value" if has_values else "[''] AS value"}, max(level) AS reached,
             argMax(times, tuple(level, -arrayElement(times, level), {latest})) AS step_times
         FROM {{attempts}} AS attempts
-        GROUP BY actor, value
+        GROUP BY actor{", value" if has_values else ""}
         HAVING reached > 0
         """,  # noqa: S608 - ours
         attempts=build_attempts(funnel, context),
@@ -270,12 +272,16 @@ def _exclusion_names(funnel: Funnel) -> list[str]:
     return [f"excluded_{number}" for number in range(len(funnel.query.exclusions))]
 
 
-def _window(funnel: Funnel, rows: str = "UNBOUNDED") -> str:
-    """Which rows follow: of the same actor, and if it is split by value, of the same value. Of
-    events at the same time, those of an earlier step come first."""
+def _window(funnel: Funnel) -> str:
+    return f"OVER {_frame(funnel, 'UNBOUNDED')}"
+
+
+def _frame(funnel: Funnel, rows: str) -> str:
+    """Which rows follow, at most `rows`: of the same actor, and if it is split by value, of the
+    same value. Of events at the same time, those of an earlier step come first."""
     ties = "".join(f", step_{number} DESC" for number in range(funnel.step_count))
     return (
-        f"OVER (PARTITION BY actor{', value' if funnel.splits_actors else ''} ORDER BY at{ties} "
+        f"(PARTITION BY actor{', value' if funnel.splits_actors else ''} ORDER BY at{ties} "
         f"ROWS BETWEEN 1 FOLLOWING AND {rows} FOLLOWING)"
     )
 
@@ -303,30 +309,34 @@ def _add_chain(funnel: Funnel, rows: Select, step: int) -> Select:
         columns.append(f"if({excluded} = 0, {NEVER}, {excluded})")
     width = len(columns)
     for later in range(step + 1, funnel.step_count):
-        columns += [_read_following(following, later, part, width) for part in range(1, width + 1)]
+        columns += [_read_following(funnel, step, later, part) for part in range(1, width + 1)]
     never = ", ".join([str(NEVER)] * len(columns))
-    is_strict = query.order is FunnelOrder.STRICT
-    function, frame = ("any", _window(funnel, "1")) if is_strict else ("min", window)
-    chains = "".join(f", {function}(chain_{n}) {frame} AS following_{n}" for n in following)
+    frame = _frame(funnel, "1" if query.order is FunnelOrder.STRICT else "UNBOUNDED")
+    source = f"{{rows}} AS rows WINDOW later AS {frame}"
+    if len(following) > 1:
+        chains = "".join(f", {_find_chain(query, n)} AS following_{n}" for n in following)
+        chosen = _choose_following(following)
+        source = f"(SELECT *, {chosen} AS chosen FROM (SELECT *{chains} FROM {source}))"  # noqa: S608 - ours
     # Earlier steps may be followed by those after an optional one.
     kept = "".join(f", chain_{n}" for n in following) if step in query.optional else ""
     return build_select(
         f"""
         SELECT {", ".join(_column_names(funnel))}{kept},
             if(step_{step} = 1, tuple({", ".join(columns)}), tuple({never})) AS chain_{step}
-        FROM (
-            SELECT *, {_choose_following(following)} AS chosen
-            FROM (SELECT *{chains} FROM {{rows}} AS rows)
-        )
+        FROM {source}
         """,  # noqa: S608 - ours
         rows=rows,
     )
 
 
+def _find_chain(query: FunnelsQuery, step: int) -> str:
+    """Build the chain of the next event of a step."""
+    function = "any" if query.order is FunnelOrder.STRICT else "min"
+    return f"{function}(chain_{step}) OVER later"
+
+
 def _choose_following(steps: Sequence[int]) -> str:
     """Build the number of the step that follows: the first that comes before all after it."""
-    if len(steps) < 2:
-        return str(steps[0] if steps else 0)
     times = [f"tupleElement(following_{n}, 1)" for n in steps]
     times = [f"if({each} = 0, {NEVER}, {each})" for each in times]
     choices = "".join(
@@ -336,16 +346,30 @@ def _choose_following(steps: Sequence[int]) -> str:
     return f"multiIf({choices}{steps[-1]})"
 
 
-def _read_following(steps: Sequence[int], later: int, part: int, width: int) -> str:
+def _read_following(funnel: Funnel, step: int, later: int, part: int) -> str:
     """Read a time of a later step from the chain of the step that follows. 0 if it is left out."""
+    query = funnel.query
+    width = 2 if query.exclusions else 1
+    steps = _list_following(query, step)
+    if len(steps) == 1:
+        return _read_next(query, steps[0], (later - steps[0]) * width + part)
     found = [
         f"tupleElement(following_{n}, {(later - n) * width + part})" if n <= later else "0"
         for n in steps
     ]
-    if len(found) == 1:
-        return found[0]
     choices = "".join(f"chosen = {n}, {each}, " for n, each in zip(steps, found, strict=True))
     return f"multiIf({choices}0)"
+
+
+def _read_next(query: FunnelsQuery, step: int, place: int) -> str:
+    """Read a time of the chain of the next event of a step."""
+    if query.optional or query.order is FunnelOrder.STRICT:
+        return f"tupleElement({_find_chain(query, step)}, {place})"
+    # No time of a chain is later than that of a chain that begins later, so the least times are
+    # those of one chain. The engine compares numbers much faster than tuples.
+    least = f"min(tupleElement(chain_{step}, {place})) OVER later"
+    # Nothing follows the last event of an actor, where the engine returns 0.
+    return f"if({least} = 0, {NEVER}, {least})"
 
 
 def _measure_chains(funnel: Funnel, rows: Select) -> Select:
@@ -367,8 +391,8 @@ def _measure_chains(funnel: Funnel, rows: Select) -> Select:
         SELECT {", ".join(_column_names(funnel))},
             arrayMap(time -> if(time <= {end}, time, 0), [{", ".join(elements[::width])}]) AS times,
             arrayLastIndex(time -> time > 0, times) AS level_reached,
-            if(step_0 = 1 AND {survives}, level_reached, 0) AS level
-        FROM {{rows}} AS rows
+            if({survives}, level_reached, 0) AS level
+        FROM {{rows}} AS rows WHERE step_0 = 1
         """,  # noqa: S608 - ours
         rows=rows,
     )
