@@ -32,7 +32,7 @@ from hedgerow.hogql.printer.context import PrintContext
 from hedgerow.hogql.printer.statement import RowLimits, print_select
 from hedgerow.storage.connect import EventStoreLocation, open_event_store
 from hedgerow.storage.events.events import ClickHouseEventStore
-from hedgerow.storage.events.schema import COLUMNS
+from hedgerow.storage.events.schema import COLUMNS, GRANULE_ROWS
 from hedgerow.storage.events.typed_columns import list_column_names
 
 ROUNDS = 4
@@ -41,24 +41,29 @@ TIMEOUT_S = 600.0
 BLOCK = 5_000
 BLOCKS = 8
 
-_TEXT = "JSONExtract(properties, '{}', 'Nullable({})')"
-_TYPED_BY_HAND = f"""
+_TYPED_BY_HAND = """
     SELECT project_id, timestamp, uuid, event, distinct_id, person_id,
-           {_TEXT.format("$browser", "String")} AS browser,
-           {_TEXT.format("$current_url", "String")} AS url,
-           {_TEXT.format("plan", "String")} AS plan,
-           {_TEXT.format("rare", "String")} AS rare,
-           {_TEXT.format("price", "Float64")} AS price
+           properties_common.`$browser` AS browser, properties_common.`$current_url` AS url,
+           substring(properties_other.plan.:String, 2) AS plan,
+           substring(properties_other.rare.:String, 2) AS rare,
+           properties_other.price.:Float64 AS price
     FROM events
 """
+# With the order and the granules of the events.
 CREATE_BY_HAND = f"""
     CREATE TABLE by_hand ENGINE = MergeTree PARTITION BY toYYYYMM(timestamp)
-    ORDER BY (project_id, timestamp, uuid) EMPTY AS {_TYPED_BY_HAND}
+    ORDER BY (project_id, timestamp, uuid) SETTINGS index_granularity = {GRANULE_ROWS}
+    EMPTY AS {_TYPED_BY_HAND}
 """
-# One month at a time, in one thread: all of it at once exceeds the memory of a query.
+# One part at a time, so that both tables have the same parts. One of more than a million events
+# becomes several: more at once would exceed the memory of a query.
 FILL_BY_HAND = f"""
-    INSERT INTO by_hand {_TYPED_BY_HAND} WHERE _partition_id = {{month:String}}
+    INSERT INTO by_hand {_TYPED_BY_HAND} WHERE _part = {{part:String}}
     SETTINGS max_threads = 1, max_insert_threads = 1
+"""
+_LIST_PARTS = """
+    SELECT name FROM system.parts
+    WHERE active AND database = currentDatabase() AND table = 'events' ORDER BY name
 """
 
 
@@ -71,6 +76,24 @@ class Question:
     hogql: str
     sql: str
 
+
+# Of three steps. Filters are on one of them, on each, or for all, as those of a whole insight.
+_FUNNEL_HOGQL = """
+    select level, count() as n from (
+        select distinct_id as who, windowFunnel(86400)(
+            timestamp, event = '$pageview' {}, event = 'signed up' {}, event = 'paid' {}
+        ) as level
+        from events where {{where}} {} group by who
+    ) as f group by level
+"""
+_FUNNEL_SQL = """
+    SELECT level, count() AS n FROM (
+        SELECT distinct_id AS who, windowFunnel(86400)(
+            toDateTime(timestamp), event = '$pageview' {}, event = 'signed up' {}, event = 'paid' {}
+        ) AS level
+        FROM by_hand WHERE {{where}} {} GROUP BY who
+    ) GROUP BY level
+"""
 
 QUESTIONS = (
     Question(
@@ -135,14 +158,27 @@ QUESTIONS = (
         " WHERE {where} AND event = '$pageview' AND price > 20 GROUP BY d, b",
     ),
     Question(
-        name="funnel of 3 steps",
+        name="funnel, a filter",
         days=30,
-        hogql="select level, count() as n from (select distinct_id as who, windowFunnel(86400)("
-        "timestamp, event = '$pageview', event = 'signed up' and properties.price > 20,"
-        " event = 'paid') as level from events where {where} group by who) as f group by level",
-        sql="SELECT level, count() AS n FROM (SELECT distinct_id AS who, windowFunnel(86400)("
-        "toDateTime(timestamp), event = '$pageview', event = 'signed up' AND price > 20,"
-        " event = 'paid') AS level FROM by_hand WHERE {where} GROUP BY who) GROUP BY level",
+        hogql=_FUNNEL_HOGQL.format("", "and properties.price > 20", "", ""),
+        sql=_FUNNEL_SQL.format("", "AND price > 20", "", ""),
+    ),
+    Question(
+        name="funnel, filter for all",
+        days=30,
+        hogql=_FUNNEL_HOGQL.format("", "", "", "and properties.price > 20"),
+        sql=_FUNNEL_SQL.format("", "", "", "AND price > 20"),
+    ),
+    Question(
+        name="funnel, three filters",
+        days=30,
+        hogql=_FUNNEL_HOGQL.format(
+            "and properties.$browser = 'Chrome'",
+            "and properties.plan = 'pro'",
+            "and properties.price > 20",
+            "",
+        ),
+        sql=_FUNNEL_SQL.format("AND browser = 'Chrome'", "AND plan = 'pro'", "AND price > 20", ""),
     ),
 )
 
@@ -288,10 +324,12 @@ def _command(statement: str, client: Client) -> None:
 
 
 def _fill_by_hand(client: Client) -> None:
+    """Copy the events. From here on, neither table is merged."""
+    client.command("SYSTEM STOP MERGES events")
     client.command(CREATE_BY_HAND)
-    months = client.query("SELECT DISTINCT _partition_id FROM events").result_rows
-    for (month,) in months:
-        client.command(FILL_BY_HAND, parameters={"month": month})
+    client.command("SYSTEM STOP MERGES by_hand")
+    for (part,) in client.query(_LIST_PARTS).result_rows:
+        client.command(FILL_BY_HAND, parameters={"part": part})
 
 
 def _insert_lines(lines: bytes, client: Client) -> None:
@@ -304,8 +342,8 @@ async def compare_columns(data: Path, rows: int) -> None:
     await store.prepare()
     engine = EngineProcess(data / "events")
     await store.run(partial(_command, "DROP TABLE IF EXISTS by_hand SYNC"))
-    await store.run(_fill_by_hand)
     await settle(store)
+    await store.run(_fill_by_hand)
     print(f"{rows:,} events, processor ms (least of {ROUNDS})")
     await print_sizes(store, rows)
     print(

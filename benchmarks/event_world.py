@@ -1,7 +1,8 @@
 """A project with many events and the people behind them, the same each time but for the clock.
 
 Events lie over the last ninety days, evenly, and have 13 properties each. They are made by the
-engine itself, from hashes of their numbers.
+engine itself, from hashes of their numbers. They name the person that their distinct id created;
+one distinct id in twenty belongs to another person since.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,9 @@ from clickhouse_connect.driver.client import Client
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from sqlalchemy import insert
 
+from hedgerow.ingestion.persons import loaded_state
 from hedgerow.projects.bootstrap import InitialKeys
+from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import (
     DatabaseLocation,
     EventStoreLocation,
@@ -32,6 +35,8 @@ BLOCK = 20_000
 SEED = 20260329
 # One event in so many has the property `rare`.
 RARE = 50_000
+# One distinct id in so many was merged into another person.
+MERGED = 20
 NAMESPACE = UUID(int=SEED)
 
 _WORDS = "['about','pricing','docs','blog','login','signup','team','careers']"
@@ -52,24 +57,34 @@ _PROPERTIES = f"""concat(
     ',"plan":"', ['free','pro','team'][1 + h % 3], '"',
     arrayStringConcat(arrayMap(pick -> concat(',"', pick.1, '":', {_SELDOM_VALUE}), picks)),
     if(number % {RARE} = 0, ',"rare":"yes"', ''), '}}')"""
+# The uuid of version 5 that `loaded_state.person_uuid` returns.
+_PERSON = """toUUID(concat(
+    substring(sha, 1, 8), '-', substring(sha, 9, 4), '-5', substring(sha, 14, 3), '-',
+    lower(hex(bitOr(bitAnd(reinterpretAsUInt8(unhex(substring(sha, 17, 2))), 63), 128))),
+    substring(sha, 19, 2), '-', substring(sha, 21, 12)))"""
 _SQL = f"""
     INSERT INTO events ({", ".join(COLUMNS)})
     WITH cityHash64(number, {SEED}) AS h, h % {PEOPLE} AS who,
          now64(6) - toIntervalMicrosecond(toUInt64(
              ({{rows:UInt64}} - number) / {{rows:UInt64}} * {DAYS} * 86400e6
          )) AS at,
+         lower(hex(SHA1(concat(
+             unhex('{loaded_state.NAMESPACE.hex}'), '1:user-', toString(who)
+         )))) AS sha,
          {_SELDOM} AS seldom,
          arrayMap(i -> (seldom[i + cityHash64(h, i) % 10], cityHash64(h, i, 1)), [1, 11]) AS picks
     SELECT 1, reinterpretAsUUID(concat(reinterpretAsString(h), reinterpretAsString(cityHash64(h)))),
-           ['$pageview', '$autocapture', 'signed up', 'paid'][1 + h % 4],
+           ['$pageview', '$autocapture', 'signed up', 'paid'][1 + cityHash64(h, 3) % 4],
            concat('user-', toString(who)), {_PROPERTIES},
-           '', at, at, toUUID('00000000-0000-0000-0000-000000000000'), at,
+           '', at, at, {_PERSON}, at,
            concat('{{"email":"user-', toString(who), '@example.com","plan":"free"}}'), 'full', false
     FROM numbers({{start:UInt64}}, {{count:UInt64}})
 """
 
 
-async def generate(data: Path, rows: int) -> None:
+async def generate(data: Path, rows: int, copies: int = 1) -> None:
+    """Generate `rows` events. With `copies`, only a part of them is generated: its parts, one for
+    each month, are then attached so often."""
     place = DatabaseLocation(url="", path=data / "hedgerow.db", timeout_s=5)
     keys = InitialKeys(project_key=PROJECT_KEY, personal_key=PERSONAL_KEY)
     prepare_database(place, keys, datetime.now(UTC))
@@ -78,12 +93,15 @@ async def generate(data: Path, rows: int) -> None:
     await events.prepare()
     columns = (TextColumn("generating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as progress:
-        task = progress.add_task("events", total=rows)
-        for start in range(0, rows, BLOCK):
-            count = min(BLOCK, rows - start)
-            parameters = {"rows": rows, "start": start, "count": count}
+        generated = rows // copies
+        task = progress.add_task("events", total=generated)
+        for start in range(0, generated, BLOCK):
+            count = min(BLOCK, generated - start)
+            parameters = {"rows": generated, "start": start, "count": count}
             await events.run(partial(_insert, parameters))
             progress.advance(task, count)
+    if copies > 1:
+        await events.run(partial(_copy_parts, copies - 1))
     await events.close()
 
 
@@ -91,8 +109,24 @@ def _insert(parameters: dict[str, int], client: Client) -> None:
     client.command(_SQL, parameters=parameters)
 
 
+def _copy_parts(copies: int, client: Client) -> None:
+    """Attach the parts of the table again. It is never merged: equal events side by side would be
+    compressed better than others."""
+    client.command("OPTIMIZE TABLE events FINAL")
+    client.command("ALTER TABLE events MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1")
+    client.command("CREATE TABLE copied AS events")
+    months = client.query("SELECT DISTINCT _partition_id FROM events").result_rows
+    for (month,) in months:
+        client.command(f"ALTER TABLE copied ATTACH PARTITION ID '{month}' FROM events")
+        for _ in range(copies):
+            client.command(f"ALTER TABLE events ATTACH PARTITION ID '{month}' FROM copied")
+    client.command("DROP TABLE copied SYNC")
+
+
 def person_uuid(number: int) -> str:
-    return str(uuid5(NAMESPACE, str(number)))
+    if number % MERGED == 0:
+        return str(uuid5(NAMESPACE, str(number)))
+    return loaded_state.person_uuid(ProjectId(1), f"user-{number}")
 
 
 def _people(place: DatabaseLocation) -> None:

@@ -1,15 +1,19 @@
 """Reading events over HTTP, against the same SQL typed by hand into the same engine.
 
-    python -m benchmarks.events [EVENTS ...] [--data FOLDER] [--part all|generate|columns|http]
+    python -m benchmarks.events [EVENTS ...] [--data FOLDER] [--copies N]
+        [--part all|generate|columns|http|pages]
 
 For each number of events (a million and ten million by default) a world is generated, and questions
 about properties are compared with SQL by hand and with the text (`event_columns`). Then the service
 runs in this process, and a client in another thread asks it over a socket. The reference is chDB
 itself, after the service, with SQL that a person would write. Overhead is what our answer takes
 more than that: parameters, waiting for what was accepted before, HogQL, persons, JSON and HTTP.
-Events are also walked by `next` for a while, and the newest million is exported as CSV.
+On a busy machine, compare the CPU time, of all processes; that of HTTP includes the client. Events
+are also walked by `next` for a while, and the newest million is exported as CSV, except by `pages`.
 
-With `--data`, worlds are kept there and used again; then `--part` can run one part at a time.
+With `--data`, worlds are kept there and used again; then `--part` can run one part at a time. With
+`--copies`, only one event in N is generated, which takes as much less time, and each is there N
+times.
 """
 
 import argparse
@@ -33,7 +37,7 @@ import chdb
 import structlog
 import uvloop
 
-from benchmarks.event_columns import compare_columns
+from benchmarks.event_columns import EngineProcess, compare_columns
 from benchmarks.event_world import DAYS, PERSONAL_KEY, generate, person_uuid
 from hedgerow.app.serve import ServiceCallbacks, run_service
 from hedgerow.http.server.server import build_server, listen
@@ -134,43 +138,78 @@ def timed(work: Callable[[], object]) -> float:
     return (time.perf_counter() - started) * 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Milliseconds: the median of the time that passed, and the least CPU time."""
+
+    median_ms: float
+    cpu_ms: float
+
+
+def measure_call(work: Callable[[], object], read_cpu_s: Callable[[], float]) -> Took:
+    cpu_s = read_cpu_s()
+    took_ms = timed(work)
+    return Took(took_ms, (read_cpu_s() - cpu_s) * 1000)
+
+
 def create_cohort(client: Client) -> int:
     definition = {"type": "AND", "values": [{"key": "plan", "type": "person", "value": "pro"}]}
     cohort = {"name": "Pros", "filters": {"properties": definition}}
     return int(json.loads(client.send("/api/projects/1/cohorts/", "POST", cohort).read())["id"])
 
 
-def time_rounds(cohort: int, ask: Callable[[Scenario], object]) -> dict[str, float]:
-    """Return the median milliseconds of each scenario."""
-    times = defaultdict[str, list[float]](list)
+def time_rounds(
+    cohort: int, ask: Callable[[Scenario], object], read_cpu_s: Callable[[], float]
+) -> dict[str, Took]:
+    times = defaultdict[str, list[Took]](list)
     for number in range(ROUNDS + 1):
         # With a new moment in each: the engine remembers what it found for the very same question.
         for scenario in scenarios(cohort):
             found = times[scenario.name]
-            if len(found) < 3 or found[0] <= LONG_MS:
-                took_ms = timed(partial(ask, scenario))
-                found += [took_ms] if number else []
-    return {name: statistics.median(found) for name, found in times.items()}
+            if len(found) < 3 or found[0].median_ms <= LONG_MS:
+                took = measure_call(partial(ask, scenario), read_cpu_s)
+                found += [took] if number else []
+    return {
+        name: Took(
+            statistics.median(each.median_ms for each in found), min(each.cpu_ms for each in found)
+        )
+        for name, found in times.items()
+    }
 
 
-def time_service(client: Client, cohort: int) -> dict[str, float]:
-    return time_rounds(cohort, lambda each: client.get(f"/api/projects/1/events/{each.path}"))
+def time_service(client: Client, engine: EngineProcess, cohort: int) -> dict[str, Took]:
+    return time_rounds(
+        cohort,
+        lambda each: client.get(f"/api/projects/1/events/{each.path}"),
+        lambda: time.process_time() + engine.read_processor_s(),
+    )
 
 
-def time_engine(data: Path, cohort: int) -> dict[str, float]:
+def time_engine(data: Path, cohort: int) -> dict[str, Took]:
     """Ask the engine itself, which one process at a time can open."""
     raw = chdb.connect(str((data / "events" / "chdb").resolve()))
     raw.query("USE hedgerow")
     try:
-        return time_rounds(cohort, lambda each: raw.query(each.sql, "JSONCompact"))
+        ask = partial(_ask_engine, raw)
+        return time_rounds(cohort, ask, time.process_time)
     finally:
         raw.close()
 
 
-def print_overhead(theirs: dict[str, float], ours: dict[str, float]) -> None:
-    print(f"  {'ms, median':<18} {'raw SQL':>9} {'HTTP':>9} {'overhead':>9}")
-    for name, sql_ms in theirs.items():
-        print(f"  {name:<18} {sql_ms:>9.1f} {ours[name]:>9.1f} {ours[name] - sql_ms:>9.1f}")
+def _ask_engine(raw: Any, scenario: Scenario) -> None:
+    raw.query(scenario.sql, "JSONCompact")
+
+
+def print_overhead(theirs: dict[str, Took], ours: dict[str, Took]) -> None:
+    print(f"  {'':<18} {'median ms':>9} {'':>9} {'':>9} {'CPU ms, least':>14}")
+    columns = ("raw SQL", "HTTP", "overhead", "raw SQL", "HTTP")
+    print(f"  {'':<18} {' '.join(f'{each:>9}' for each in columns)}")
+    for name, sql in theirs.items():
+        http = ours[name]
+        print(
+            f"  {name:<18} {sql.median_ms:>9.1f} {http.median_ms:>9.1f}"
+            f" {http.median_ms - sql.median_ms:>9.1f} {sql.cpu_ms:>9.1f} {http.cpu_ms:>9.1f}"
+        )
 
 
 def walk(client: Client) -> None:
@@ -229,18 +268,20 @@ async def running(data: Path) -> AsyncIterator[int]:
         await task
 
 
-async def measure(data: Path, rows: int, part: str) -> dict[str, float]:
+async def measure(data: Path, rows: int, copies: int, part: str) -> dict[str, Took]:
     # Written when a world is complete.
     complete = data / "complete"
     if not complete.exists():
-        await generate(data, rows)
+        await generate(data, rows, copies)
         complete.touch()
     if part in ("all", "columns"):
         await compare_columns(data, rows)
-    return await compare_http(data, rows) if part in ("all", "http") else {}
+    if part in ("generate", "columns"):
+        return {}
+    return await compare_http(data, rows, is_whole=part != "pages")
 
 
-async def compare_http(data: Path, rows: int) -> dict[str, float]:
+async def compare_http(data: Path, rows: int, *, is_whole: bool) -> dict[str, Took]:
     started = time.perf_counter()
     async with running(data) as port:
         ready_s = time.perf_counter() - started
@@ -254,9 +295,11 @@ async def compare_http(data: Path, rows: int) -> dict[str, float]:
             f" first answer after {answered_s:.1f} s"
         )
         cohort = await asyncio.to_thread(create_cohort, client)
-        ours = await asyncio.to_thread(time_service, client, cohort)
-        await asyncio.to_thread(walk, client)
-        await asyncio.to_thread(export, client, rows)
+        engine = EngineProcess(data / "events")
+        ours = await asyncio.to_thread(time_service, client, engine, cohort)
+        if is_whole:
+            await asyncio.to_thread(walk, client)
+            await asyncio.to_thread(export, client, rows)
     print_overhead(time_engine(data, cohort), ours)
     return ours
 
@@ -266,19 +309,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.events")
     parser.add_argument("events", nargs="*", type=int, default=[1_000_000, 10_000_000])
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--part", choices=("all", "generate", "columns", "http"), default="all")
+    parser.add_argument("--copies", type=int, default=1)
+    parts = ("all", "generate", "columns", "http", "pages")
+    parser.add_argument("--part", choices=parts, default="all")
     options = parser.parse_args()
-    found: dict[int, dict[str, float]] = {}
+    found: dict[int, dict[str, Took]] = {}
     for rows in options.events:
         with tempfile.TemporaryDirectory(dir=".") as temporary:
             folder = (options.data or Path(temporary)).resolve() / str(rows)
             folder.mkdir(parents=True, exist_ok=True)
-            found[rows] = uvloop.run(measure(folder, rows, options.part))
+            found[rows] = uvloop.run(measure(folder, rows, options.copies, options.part))
     fewest, most = min(found), max(found)
     if fewest < most and found[most]:
         print(f"growth from {fewest:,} to {most:,} events")
-        for name, few_ms in found[fewest].items():
-            print(f"  {name:<18} {found[most][name] / few_ms:>9.1f} times")
+        for name, few in found[fewest].items():
+            print(f"  {name:<18} {found[most][name].median_ms / few.median_ms:>9.1f} times")
 
 
 if __name__ == "__main__":

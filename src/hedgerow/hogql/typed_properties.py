@@ -123,14 +123,14 @@ class StoredProperty:
     @property
     def group_key(self) -> str:
         """The text after a mark, for numbers too: there are as many as there are texts, and groups
-        by it need no copy of each text. Reads the subcolumn once for both types."""
-        marked, number = (f"dynamicElement({self.sql}, '{name}')" for name in ("String", "Float64"))
+        by it need no copy of each text."""
+        marked, number = self._elements
         return f"if(isNull({marked}), concat('{TEXT_MARK}', toString({number})), {marked})"
 
     @property
     def subcolumns(self) -> Sequence[str]:
         """The SQL of everything that can be read, longest first."""
-        return self._number, self.marked_text, self.sql
+        return *self._null_maps, self.marked_text, self.sql
 
     @property
     def marked_text(self) -> str:
@@ -138,12 +138,23 @@ class StoredProperty:
         return f"{self.sql}.:String"
 
     @property
-    def _number(self) -> str:
-        return f"{self.sql}.:Float64"
+    def _elements(self) -> tuple[str, str]:
+        """The marked text and the number, one of them NULL. Reads the subcolumn once for both."""
+        text, number = (f"dynamicElement({self.sql}, '{name}')" for name in ("String", "Float64"))
+        return text, number
+
+    @property
+    def _null_maps(self) -> tuple[str, str]:
+        """Whether the number and the text are missing. Reads no value."""
+        return f"{self.sql}.:Float64.null", f"{self.sql}.:String.null"
+
+    def print_is_null(self) -> str:
+        return f"({' AND '.join(self._null_maps)})"
 
     def print_number(self, parse: Callable[[str], str]) -> str:
         """Print the number. `parse` converts the text of other values."""
-        return f"ifNull({self._number}, {parse(f'substring({self.marked_text}, 2)')})"
+        marked, number = self._elements
+        return f"if(isNull({number}), {parse(f'substring({marked}, 2)')}, {number})"
 
     def print_bool(self) -> str:
         texts = f"['{TEXT_MARK}true', '{TEXT_MARK}false']"

@@ -46,7 +46,7 @@ _COLUMNS |= {
     for name in (typed.common, typed.other, *typed.common_keys)
 }
 # How a value of one type is read from a property.
-_VARIANT = re.compile(r"\.:(?:String|Float64)\b|(?<=, )'(?:String|Float64)'(?=\))")
+_VARIANT = re.compile(r"\.:(?:String|Float64)(?:\.null)?\b|(?<=, )'(?:String|Float64)'(?=\))")
 _READ = re.compile(rf"\b({'|'.join(TABLES)}) AS (t\d+)")
 
 

@@ -95,6 +95,21 @@ def test_order_and_window(client: httpx.Client) -> None:
     assert counts(funnel(client, *steps, funnelOrderType="unordered", **one_day)) == [4, 4, 3]
 
 
+@pytest.mark.parametrize(("order", "count"), [("ordered", 14), ("strict", 20), ("unordered", 20)])
+def test_a_funnel_may_have_many_steps(client: httpx.Client, order: str, count: int) -> None:
+    names = [f"long.{order}.{number}" for number in range(count)]
+    send(
+        client,
+        *(
+            event(f"{who}-{order}", name, 2, hour)
+            for who, done in (("all", count), ("most", count - 1), ("few", 3))
+            for hour, name in enumerate(names[:done])
+        ),
+    )
+    found = funnel(client, *(step(name) for name in names), funnelOrderType=order)
+    assert counts(found) == [3] * 3 + [2] * (count - 4) + [1]
+
+
 def test_one_event_is_one_step(client: httpx.Client) -> None:
     send(client, event("g-1", "g.a", 2, 1), event("g-2", "g.a", 2, 1), event("g-2", "g.a", 2, 2))
     assert counts(funnel(client, step("g.a"), step("g.a"))) == [2, 1]

@@ -219,8 +219,10 @@ def convert_to_number(piece: TypedSql, parse: Callable[[str], str]) -> str:
 
 
 def print_is_null(piece: TypedSql) -> str:
-    return f"isNull({piece.sql if piece.stored is None else piece.stored.sql})"
+    return f"isNull({piece.sql})" if piece.stored is None else piece.stored.print_is_null()
 
 
 def print_is_not_null(piece: TypedSql) -> str:
-    return f"isNotNull({piece.sql if piece.stored is None else piece.stored.sql})"
+    if piece.stored is None:
+        return f"isNotNull({piece.sql})"
+    return f"not{piece.stored.print_is_null()}"

@@ -63,7 +63,7 @@ class Funnel:
 def build_attempts(funnel: Funnel, context: QueryContext) -> Select:
     """Build rows of actor, value, at, times, level and ended: when the attempt that begins with the
     event reaches each step, and the furthest that it reaches, from 1. A time is 0 for a step that
-    is not reached, and the level is 0 if no attempt begins, or if an excluded event ends it: then
+    is not reached, and the level is 0 if there is no attempt, or if an excluded event ends it: then
     `ended` is the step that it would have reached next."""
     rows = _attribute(funnel, _build_rows(funnel, context))
     if funnel.query.order is FunnelOrder.UNORDERED:
@@ -82,12 +82,14 @@ def build_actors(funnel: Funnel, context: QueryContext) -> Select:
         # Of those, the one with the later optional steps.
         steps = [f"if(arrayElement(times, {n + 1}) > 0, {2**n}, 0)" for n in funnel.query.optional]
         latest = f"{' + '.join(steps)}, {latest}"
+    # Groups by a list of texts cost more, and without a breakdown it is the same for all.
+    has_values = funnel.query.breakdown is not None
     return build_select(
         f"""
-        SELECT actor, value, max(level) AS reached,
+        SELECT actor, {"value" if has_values else "[''] AS value"}, max(level) AS reached,
             argMax(times, tuple(level, -arrayElement(times, level), {latest})) AS step_times
         FROM {{attempts}} AS attempts
-        GROUP BY actor, value
+        GROUP BY actor{", value" if has_values else ""}
         HAVING reached > 0 AND reached >= max(ended)
         """,  # noqa: S608 - ours
         attempts=build_attempts(funnel, context),
@@ -272,33 +274,36 @@ def _exclusion_names(funnel: Funnel) -> list[str]:
     return [f"excluded_{number}" for number in range(len(funnel.query.exclusions))]
 
 
-def _order(funnel: Funnel) -> str:
-    """Which rows follow: of the same actor, and if it is split by value, of the same value. Of
-    events at the same time, those of an earlier step come first."""
-    ties = "".join(f", step_{number} DESC" for number in range(funnel.step_count))
-    return f"{_partition(funnel)} ORDER BY at{ties}"
-
-
 def _partition(funnel: Funnel) -> str:
+    """Whose rows belong together: those of an actor, and if it is split by value, of a value."""
     return f"PARTITION BY actor{', value' if funnel.splits_actors else ''}"
 
 
-def _window(funnel: Funnel, rows: str = "UNBOUNDED") -> str:
-    return f"OVER ({_order(funnel)} ROWS BETWEEN 1 FOLLOWING AND {rows} FOLLOWING)"
+def _following(funnel: Funnel) -> str:
+    """Build the frame of the rows that follow, in a strict funnel the next one. Of events at the
+    same time, those of an earlier step come first.
+
+    The order is descending, because the engine adds a row to a frame that only grows, and reads all
+    rows of one whose beginning moves again for each row."""
+    ties = "".join(f", step_{number} ASC" for number in range(funnel.step_count))
+    rows = "1" if funnel.query.order is FunnelOrder.STRICT else "UNBOUNDED"
+    return (
+        f"({_partition(funnel)} ORDER BY at DESC{ties} ROWS BETWEEN {rows} PRECEDING AND 1 PRECEDING)"
+    )
 
 
-def _by_number(funnel: Funnel) -> str:
-    """The rows that follow, after they are numbered."""
-    following = "ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING"
-    return f"OVER ({_partition(funnel)} ORDER BY number {following})"
+def _following_number(funnel: Funnel) -> str:
+    """Build the frame of the rows that follow, after they are numbered."""
+    return (
+        f"({_partition(funnel)} ORDER BY number DESC "
+        "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    )
 
 
-def _look_ahead(funnel: Funnel) -> tuple[str, str]:
-    """Return the function and the rows that find what follows: in a strict funnel the next row,
-    otherwise the earliest."""
-    if funnel.query.order is FunnelOrder.STRICT:
-        return "any", _window(funnel, "1")
-    return "min", _window(funnel)
+def _find_following(query: FunnelsQuery, value: str) -> str:
+    """Read a value that grows with time from the rows that follow: in a strict funnel from the next
+    one, otherwise the least."""
+    return f"{'any' if query.order is FunnelOrder.STRICT else 'min'}({value}) OVER later"
 
 
 def _list_following(query: FunnelsQuery, step: int) -> list[int]:
@@ -321,25 +326,27 @@ def _add_chain(funnel: Funnel, rows: Select, step: int) -> Select:
             if each.from_step <= step < each.to_step
         ]
         # In a strict funnel, any other event ends an attempt before a later excluded one.
-        function, frame = _look_ahead(funnel)
-        excluded = f"{function}(if({' OR '.join(ending)}, at, {NEVER})) {frame}" if ending else "0"
+        excluded = f"if({' OR '.join(ending)}, at, {NEVER})"
+        excluded = _find_following(query, excluded) if ending else "0"
         columns.append(f"if({excluded} = 0, {NEVER}, {excluded})")
     width = len(columns)
     for later in range(step + 1, funnel.step_count):
-        columns += [_read_following(following, later, part, width) for part in range(1, width + 1)]
+        columns += [_read_following(funnel, step, later, part) for part in range(1, width + 1)]
     never = ", ".join([str(NEVER)] * len(columns))
-    function, frame = _look_ahead(funnel)
-    chains = "".join(f", {function}(chain_{n}) {frame} AS following_{n}" for n in following)
+    source = f"{{rows}} AS rows WINDOW later AS {_following(funnel)}"
+    if len(following) > 1:
+        chains = "".join(
+            f", {_find_following(query, f'chain_{n}')} AS following_{n}" for n in following
+        )
+        chosen = _choose_following(following)
+        source = f"(SELECT *, {chosen} AS chosen FROM (SELECT *{chains} FROM {source}))"  # noqa: S608 - ours
     # Earlier steps may be followed by those after an optional one.
     kept = "".join(f", chain_{n}" for n in following) if step in query.optional else ""
     return build_select(
         f"""
         SELECT {", ".join(_column_names(funnel))}{kept},
             if(step_{step} = 1, tuple({", ".join(columns)}), tuple({never})) AS chain_{step}
-        FROM (
-            SELECT *, {_choose_following(following)} AS chosen
-            FROM (SELECT *{chains} FROM {{rows}} AS rows)
-        )
+        FROM {source}
         """,  # noqa: S608 - ours
         rows=rows,
     )
@@ -347,8 +354,6 @@ def _add_chain(funnel: Funnel, rows: Select, step: int) -> Select:
 
 def _choose_following(steps: Sequence[int]) -> str:
     """Build the number of the step that follows: the first that comes before all after it."""
-    if len(steps) < 2:
-        return str(steps[0] if steps else 0)
     times = [f"tupleElement(following_{n}, 1)" for n in steps]
     times = [f"if({each} = 0, {NEVER}, {each})" for each in times]
     choices = "".join(
@@ -358,16 +363,30 @@ def _choose_following(steps: Sequence[int]) -> str:
     return f"multiIf({choices}{steps[-1]})"
 
 
-def _read_following(steps: Sequence[int], later: int, part: int, width: int) -> str:
+def _read_following(funnel: Funnel, step: int, later: int, part: int) -> str:
     """Read a time of a later step from the chain of the step that follows. 0 if it is left out."""
+    query = funnel.query
+    width = 2 if query.exclusions else 1
+    steps = _list_following(query, step)
+    if len(steps) == 1:
+        return _read_next(query, steps[0], (later - steps[0]) * width + part)
     found = [
         f"tupleElement(following_{n}, {(later - n) * width + part})" if n <= later else "0"
         for n in steps
     ]
-    if len(found) == 1:
-        return found[0]
     choices = "".join(f"chosen = {n}, {each}, " for n, each in zip(steps, found, strict=True))
     return f"multiIf({choices}0)"
+
+
+def _read_next(query: FunnelsQuery, step: int, place: int) -> str:
+    """Read a time of the chain of the next event of a step."""
+    if query.optional or query.order is FunnelOrder.STRICT:
+        return f"tupleElement({_find_following(query, f'chain_{step}')}, {place})"
+    # No time of a chain is later than that of a chain that begins later, so the least times are
+    # those of one chain. The engine compares numbers much faster than tuples.
+    least = _find_following(query, f"tupleElement(chain_{step}, {place})")
+    # Nothing follows the last event of an actor, where the engine returns 0.
+    return f"if({least} = 0, {NEVER}, {least})"
 
 
 def _measure_chains(funnel: Funnel, rows: Select) -> Select:
@@ -390,10 +409,10 @@ def _measure_chains(funnel: Funnel, rows: Select) -> Select:
         SELECT {", ".join(_column_names(funnel))},
             arrayMap(time -> if(time <= {end}, time, 0), [{", ".join(elements[::width])}]) AS times,
             arrayLastIndex(time -> time > 0, times) AS level_reached,
-            {end_place} AS end_place, if(step_0 = 1 AND end_place = 0, level_reached, 0) AS level,
-            if(step_0 = 1 AND end_place > 0,
-                arrayElement({numbers}, least(end_place + 1, length({numbers}))), 0) AS ended
-        FROM {{rows}} AS rows
+            {end_place} AS end_place, if(end_place = 0, level_reached, 0) AS level,
+            if(end_place > 0, arrayElement({numbers}, least(end_place + 1, length({numbers}))), 0)
+                AS ended
+        FROM {{rows}} AS rows WHERE step_0 = 1
         """,  # noqa: S608 - ours
         rows=rows,
     )
@@ -408,7 +427,7 @@ def _build_unordered(funnel: Funnel, rows: Select) -> Select:
     if funnel.query.exclusions:
         # An excluded event ends an attempt that is not complete yet and within its window.
         ending = " OR ".join(f"{each} = 1" for each in _exclusion_names(funnel))
-        excluded = f"min(if({ending}, at, {NEVER})) {_by_number(funnel)}"
+        excluded = f"min(if({ending}, at, {NEVER})) OVER later"
         until = f"if(length(times) = {funnel.step_count}, arrayMax(times), {end} + 1)"
         survives = f"(excluded = 0 OR excluded >= {until})"
     return build_select(
@@ -421,7 +440,10 @@ def _build_unordered(funnel: Funnel, rows: Select) -> Select:
                     tupleElement(event, 1)),
                 [{", ".join(f"event_{n}" for n in steps)}], range({funnel.step_count})
             ) AS found
-            FROM (SELECT *, {own} AS own, {excluded} AS excluded FROM {{rows}} AS rows)
+            FROM (
+                SELECT *, {own} AS own, {excluded} AS excluded FROM {{rows}} AS rows
+                WINDOW later AS {_following_number(funnel)}
+            )
         )
         """,  # noqa: S608 - ours
         rows=_add_next_events(funnel, rows),
@@ -437,8 +459,12 @@ def _add_next_events(funnel: Funnel, rows: Select) -> Select:
     """Number the rows of each actor, and add the events that may become each step: the next one,
     and as many more as earlier steps may take from it. An event is a pair of time and number."""
     steps = range(funnel.step_count)
+    ties = "".join(f", step_{number} DESC" for number in steps)
     rows = build_select(
-        f"SELECT *, row_number() OVER ({_order(funnel)}) AS number FROM {{rows}} AS rows",  # noqa: S608 - ours
+        f"""
+        SELECT *, row_number() OVER ({_partition(funnel)} ORDER BY at{ties}) AS number
+        FROM {{rows}} AS rows
+        """,  # noqa: S608 - ours
         rows=rows,
     )
     counts = [len(_list_rivals(funnel.query, step)) + 1 for step in steps]
@@ -447,15 +473,18 @@ def _add_next_events(funnel: Funnel, rows: Select) -> Select:
         columns = []
         for step in (step for step in steps if place < counts[step]):
             if place == 0:
-                found = f"min(if(step_{step} = 1, {event}, {none})) {_by_number(funnel)}"
+                found = f"min(if(step_{step} = 1, {event}, {none})) OVER later"
             else:
                 # The event that follows the next one.
                 both = f"tuple({event}, next_{step}_{place - 1})"
                 found = f"min(if(step_{step} = 1, {both}, tuple({none}, {none})))"
-                found = f"tupleElement({found} {_by_number(funnel)}, 2)"
+                found = f"tupleElement({found} OVER later, 2)"
             columns.append(f"{found} AS next_{step}_{place}")
         rows = build_select(
-            f"SELECT *, {', '.join(columns)} FROM {{rows}} AS rows",  # noqa: S608 - ours
+            f"""
+            SELECT *, {", ".join(columns)} FROM {{rows}} AS rows
+            WINDOW later AS {_following_number(funnel)}
+            """,  # noqa: S608 - ours
             rows=rows,
         )
     return rows
