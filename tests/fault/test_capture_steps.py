@@ -479,6 +479,23 @@ async def test_capture_requests_do_not_fill_the_inbox(
     assert node.progress.waiting == 3
 
 
+async def test_many_waiting_events_are_processed_in_larger_batches(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hedgerow.ingestion.process.MAX_PAUSE_BACKLOG", 3)
+    monkeypatch.setattr("hedgerow.ingestion.process.PROCESS_BATCH_EVENTS", 1)
+    node = await world.process(Crash(""))
+    for number in range(3):
+        await node.accept([build_event(f"event {number}", "ann")])
+    await node.processor.process()
+    assert node.progress.is_all_processed
+    await node.processor.store()
+    for number in range(2):
+        await node.accept([build_event(f"later {number}", "ann")])
+    await node.processor.process()
+    assert not node.progress.is_all_processed
+
+
 async def test_capture_requests_take_precedence_over_processing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ from hedgerow.ingestion.poison_isolation import BatchBisector, IsDataError, OnDe
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.schema_stage import CheckedRows, SchemaStage
 from hedgerow.ingestion.store import (
+    BACKLOG_BATCH_EVENTS,
     PROCESS_BATCH_EVENTS,
     STORE_BATCH_EVENTS,
     InboxStore,
@@ -59,7 +60,8 @@ PAUSE_FACTOR = 4
 MAX_PAUSE_S = 2.0
 # A pause ends when no event has arrived for this time.
 QUIET_S = 0.25
-# With more waiting events than this it does not pause: requests must not fill the inbox.
+# With more waiting events than this it does not pause, and its batches are larger: requests must
+# not fill the inbox.
 MAX_PAUSE_BACKLOG = 5_000
 # A stopping worker does not wait for a hanging database: leases expire.
 RELEASE_TIMEOUT_S = 2.0
@@ -223,7 +225,10 @@ class Processor:
     async def _process_buckets(self, buckets: Sequence[int]) -> None:
         """Process one batch of each bucket, all at the same time: a worker mostly waits for the
         database."""
-        fetched = await _gather(map(self._inbox.fetch_unprocessed, buckets), CONCURRENT_BUCKETS)
+        is_behind = self._progress.waiting >= MAX_PAUSE_BACKLOG
+        max_events = BACKLOG_BATCH_EVENTS if is_behind else PROCESS_BATCH_EVENTS
+        fetches = (self._inbox.fetch_unprocessed(bucket, max_events) for bucket in buckets)
+        fetched = await _gather(fetches, CONCURRENT_BUCKETS)
         found = {
             bucket: self._process_bisector.select_rows(bucket, rows)
             for bucket, rows in zip(buckets, fetched, strict=True)

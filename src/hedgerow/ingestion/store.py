@@ -25,6 +25,8 @@ from hedgerow.projects.model import ProjectId
 
 # A transaction processes this many events; other writers wait for it.
 PROCESS_BATCH_EVENTS = 500
+# The same while many events wait: a large transaction costs less for each event.
+BACKLOG_BATCH_EVENTS = 2_000
 STORE_BATCH_EVENTS = 5000
 # A batch is held in memory, so its size is limited as well.
 PROCESS_BATCH_BYTES = 8 << 20
@@ -134,7 +136,9 @@ class InboxStore(Protocol):
         """Return whether this is one of the buckets that are this worker's share."""
         ...
 
-    async def fetch_unprocessed(self, bucket: int) -> Sequence[InboxRow]:
+    async def fetch_unprocessed(
+        self, bucket: int, max_events: int = PROCESS_BATCH_EVENTS
+    ) -> Sequence[InboxRow]:
         """Return the first unprocessed rows of a bucket, in their order."""
         ...
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Collection
 from typing import Any, NoReturn
 
 import msgspec
@@ -13,6 +14,7 @@ MAX_DIGITS = 4300
 
 # A tuple, since a union of types takes five times as long to check.
 _CONTAINERS = (dict, list)
+_CONTAINER_TYPES = frozenset(_CONTAINERS)
 _encoder = msgspec.json.Encoder()
 _sorted = msgspec.json.Encoder(order="sorted")
 
@@ -112,12 +114,14 @@ def too_deep_error() -> JsonError:
 
 def is_deeper_than(value: Any, limit: int) -> bool:
     """Return whether the value nests deeper than `limit` levels."""
-    level = [value] if isinstance(value, _CONTAINERS) else []
-    for _ in range(limit):
+    level: list[Collection[Any]] = [[value]]
+    for _ in range(limit + 1):
+        # Most objects hold no other ones, which is fast to find out.
         level = [
-            child
-            for node in level
-            for child in (node.values() if isinstance(node, dict) else node)
+            child.values() if type(child) is dict else child
+            for children in level
+            if not _CONTAINER_TYPES.isdisjoint(map(type, children))
+            for child in children
             if isinstance(child, _CONTAINERS)
         ]
         if not level:

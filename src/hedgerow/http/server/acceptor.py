@@ -2,8 +2,9 @@
 
 libuv accepts one. While each iteration answers many requests, a new connection would then wait for
 as many iterations as there are connections before it, and so would a health check. While requests
-are refused, a liveness check is answered as soon as it is accepted, and a connection for a single
-request is refused before it costs more than the refusal.
+are refused, or many connections wait, a liveness check is answered as soon as it is accepted, and a
+connection for a single request that would wait for too long is refused before it costs more than
+the refusal.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ from hedgerow.lib.eager import start_eagerly
 MAX_ACCEPTS = 256
 ACCEPTING_S = 0.01
 REFUSING_S = 0.02
+# After so many connections in an iteration, the requests of the others are examined.
+CROWD = 16
 # A request that is answered without a connection of the event loop fits into this.
 MAX_EARLY_BYTES = 4096
 PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
@@ -43,8 +46,9 @@ FindEarlyAnswer = Callable[[str, bytes], bytes | None]
 
 
 class Acceptor:
-    """`find_early_answer` is called while `is_refusing` returns True. A spare one takes connections
-    of another process's socket, which wait because that process is busy, starts or has ended."""
+    """`find_early_answer` is called while `is_refusing` returns True, and in a crowd. A spare one
+    takes connections of another process's socket, which wait because that process is busy, starts
+    or has ended."""
 
     def __init__(
         self,
@@ -90,7 +94,8 @@ class Acceptor:
 
     def _accept(self) -> None:
         is_refusing = self._is_refusing
-        deadline = perf_counter() + (REFUSING_S if is_refusing() else ACCEPTING_S)
+        began = perf_counter()
+        max_s = REFUSING_S if is_refusing() else ACCEPTING_S
         opened = 0
         while opened < self._max_accepts:
             try:
@@ -103,10 +108,13 @@ class Acceptor:
                 self.stop()
                 self._retry = self._loop.call_later(RETRY_S, self.start)
                 return
-            if not is_refusing() or not self._answer_early(number, peer):
+            is_crowded = opened >= CROWD or is_refusing()
+            if is_crowded and self._answer_early(number, peer):
+                max_s = REFUSING_S
+            else:
                 self._open(socket.socket(*self._kind, fileno=number))
                 opened += 1
-            if perf_counter() > deadline:
+            if perf_counter() - began > max_s:
                 return
 
     def _open(self, connection: socket.socket) -> None:

@@ -7,7 +7,7 @@ sender that has more requests waiting than the process starts for it within MAX_
 
 import asyncio
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from time import perf_counter
 
@@ -44,6 +44,7 @@ class RequestQueue:
 
     __slots__ = (
         "_by_sender",
+        "_reserved",
         "_running_by_sender",
         "_since",
         "_started",
@@ -71,6 +72,8 @@ class RequestQueue:
         self._turns: deque[tuple[Sender, deque[Start]]] = deque()
         self._by_sender: dict[Sender, deque[Start]] = {}
         self._running_by_sender: dict[Sender, int] = {}
+        # Requests of connections that opened since the last slice.
+        self._reserved: Counter[Sender] = Counter()
         # Handlers that started since then; None while the queue is empty.
         self._started = 0
         self._since: float | None = None
@@ -111,6 +114,20 @@ class RequestQueue:
             return False
         own = len(self._by_sender.get(sender, ()))
         return own * len(self._turns) >= self.limit or self.waiting >= 2 * self.limit
+
+    def reserve(self, sender: Sender) -> bool:
+        """Reserve a place until the next slice, for the request of a new connection. Return False
+        if the sender has used its share."""
+        own = len(self._by_sender.get(sender, ())) + self._reserved[sender]
+        senders = max(len(self._turns), len(self._reserved))
+        if own * senders >= self.limit or self.refuses(sender):
+            return False
+        self._reserved[sender] += 1
+        return True
+
+    def end_reservations(self) -> None:
+        if self._reserved:
+            self._reserved.clear()
 
     def begin(self, sender: Sender) -> None:
         self.running += 1
@@ -178,6 +195,11 @@ class RequestQueues:
                 self.is_refusing = queue.is_refusing = True
         self._schedule()
 
+    def reserve(self, queue: RequestQueue, sender: Sender) -> bool:
+        """Reserve a place for the request of a new connection. Return False if there is none."""
+        self._schedule()
+        return queue.reserve(sender)
+
     def begin(self, queue: RequestQueue, sender: Sender) -> None:
         """Count a handler that waits for something else than its client."""
         queue.begin(sender)
@@ -208,6 +230,8 @@ class RequestQueues:
     def _run_slice(self) -> None:
         self._is_scheduled = False
         self._parsing_ends = None
+        for queue in self._taking_turns:
+            queue.end_reservations()
         if self.unparsed.waiting:
             self._parse()
         probes, capture, flags, api = self.probes, self.capture, self.flags, self.api

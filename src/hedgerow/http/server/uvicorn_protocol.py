@@ -421,7 +421,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if data.startswith(LIVENESS_LINES):
             return ALIVE.head + render_headers(state.default_headers) + CLOSING + ALIVE.body
         queue, _ = cls.find_queue(head.path)
-        if not head.closes or not queue.refuses(cls.senders.find(address, data)[0]):
+        if not head.closes or queue is cls.queues.probes:
+            return None
+        if cls.queues.reserve(queue, cls.senders.find(address, data)[0]):
             return None
         queue.refused += 1
         return render_refusals(state.default_headers)[True]

@@ -43,7 +43,14 @@ class PersonState:
 
     def set_properties(self, properties: dict[str, Any]) -> Sequence[str]:
         """Replace the properties. Returns the names of properties that exceed the size limit."""
-        encoded = jsonio.encode(properties)
+        try:
+            encoded = jsonio.encode(properties)
+            is_storable = b"\\u0000" not in encoded
+        except UnicodeEncodeError:
+            is_storable = False
+        if not is_storable:
+            properties = jsonio.replace_unstorable(properties)
+            encoded = jsonio.encode(properties)
         removed: Sequence[str] = ()
         if len(encoded) > MAX_PROPERTIES_BYTES:
             properties, removed = trim(properties, len(encoded))

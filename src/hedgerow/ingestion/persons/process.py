@@ -30,6 +30,7 @@ from hedgerow.ingestion.persons.property_updates import (
     ALWAYS_UPDATE,
     NEVER_UPDATE,
     apply_update,
+    build_first,
     parse_unset_names,
 )
 from hedgerow.lib import jsonio
@@ -183,9 +184,9 @@ class _BatchProcessor:
     ) -> PersonState:
         person = self._persons.add(distinct_ids, event.timestamp)
         unset = parse_unset_names(event.properties.get("$unset"))
-        first = apply_update({}, enrichment.set, enrichment.set_once, unset, is_always_worth=True)
-        removed = person.set_properties({**(first or {}), "$creator_event_uuid": event.uuid})
-        self._warn_removed(removed, event)
+        first = build_first(enrichment.set, enrichment.set_once, unset)
+        first["$creator_event_uuid"] = event.uuid
+        self._warn_removed(person.set_properties(first), event)
         return person
 
     def _update(self, person: PersonState, event: CapturedEvent, enrichment: Enrichment) -> None:

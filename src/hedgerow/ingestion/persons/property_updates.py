@@ -61,6 +61,8 @@ _PROTECTED = frozenset(
 )
 
 _ABSENT = object()
+# A tuple, since a union of types takes five times as long to check.
+_CONTAINERS = (dict, list)
 
 
 def parse_unset_names(value: Any) -> Iterable[str]:
@@ -82,10 +84,12 @@ def apply_update(
     `is_always_worth`, every change does."""
     changed: dict[str, Any] = {}
     is_worth_write = is_always_worth
-    for name, value in to_set_once.items():
-        if name not in before:
-            changed[name] = value
-            is_worth_write = is_worth_write or name not in _VOLATILE
+    # Mostly the person has all of them: one comparison is faster.
+    if not to_set_once.keys() <= before.keys():
+        for name, value in to_set_once.items():
+            if name not in before:
+                changed[name] = value
+                is_worth_write = is_worth_write or name not in _VOLATILE
     for name, value in to_set.items():
         old = before.get(name, _ABSENT)
         if old == value and (type(value) is str or _is_same(old, value)):
@@ -108,6 +112,17 @@ def apply_update(
     for name in removed:
         after.pop(name, None)
     return after if changed or removed else None
+
+
+def build_first(
+    to_set: Mapping[str, Any], to_set_once: Mapping[str, Any], to_unset: Iterable[str]
+) -> dict[str, Any]:
+    """Return the properties of a new person after its first event. They may hold text that cannot
+    be stored."""
+    first = {**to_set_once, **to_set}
+    for name in to_unset:
+        first.pop(name, None)
+    return first
 
 
 def overlay(properties: Mapping[str, Any], to_set: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -138,7 +153,7 @@ def _is_same(one: Any, other: Any) -> bool:
     """Whether two values are equal in JSON: 1 and 1.0 are, 1 and true are not."""
     if one != other:
         return False
-    if isinstance(one, dict | list):
+    if isinstance(one, _CONTAINERS):
         return jsonio.is_equal(one, other)
     return isinstance(one, bool) is isinstance(other, bool)
 

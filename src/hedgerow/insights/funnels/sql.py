@@ -288,7 +288,8 @@ def _following(funnel: Funnel) -> str:
     ties = "".join(f", step_{number} ASC" for number in range(funnel.step_count))
     rows = "1" if funnel.query.order is FunnelOrder.STRICT else "UNBOUNDED"
     return (
-        f"({_partition(funnel)} ORDER BY at DESC{ties} ROWS BETWEEN {rows} PRECEDING AND 1 PRECEDING)"
+        f"({_partition(funnel)} ORDER BY at DESC{ties} "
+        f"ROWS BETWEEN {rows} PRECEDING AND 1 PRECEDING)"
     )
 
 

@@ -22,7 +22,7 @@ Rows = Sequence[tuple[Any, ...]]
 
 JSON = "jsonb"
 MOMENT = "timestamptz"
-STATEMENT_ROW_COUNTS = (64, 16, 4, 1)
+STATEMENT_ROW_COUNTS = (256, 64, 16, 4, 1)
 # SQLite stores timestamps without the offset.
 UTC_OFFSET = "+00:00"
 

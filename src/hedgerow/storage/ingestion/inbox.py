@@ -260,10 +260,10 @@ class SqlInboxStore(InboxStore):
     def is_assigned(self, bucket: int) -> bool:
         return self._buckets == 1 or self._leases.is_assigned(bucket)
 
-    async def fetch_unprocessed(self, bucket: int) -> Sequence[InboxRow]:
-        rows = await self._fetch_first_rows(
-            _select_inbox, bucket, PROCESS_BATCH_EVENTS, PROCESS_BATCH_BYTES
-        )
+    async def fetch_unprocessed(
+        self, bucket: int, max_events: int = PROCESS_BATCH_EVENTS
+    ) -> Sequence[InboxRow]:
+        rows = await self._fetch_first_rows(_select_inbox, bucket, max_events, PROCESS_BATCH_BYTES)
         return [
             decode_inbox_row(id, number, packed, project_id)
             for id, number, packed, project_id in rows

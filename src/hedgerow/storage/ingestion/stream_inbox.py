@@ -89,14 +89,16 @@ class StreamInboxStore(SqlInboxStore):
         index.advance({bucket: each.last_id for bucket, each in positions.items()})
         return positions
 
-    async def fetch_unprocessed(self, bucket: int) -> Sequence[InboxRow]:
-        if rows := await super().fetch_unprocessed(bucket):
+    async def fetch_unprocessed(
+        self, bucket: int, max_events: int = PROCESS_BATCH_EVENTS
+    ) -> Sequence[InboxRow]:
+        if rows := await super().fetch_unprocessed(bucket, max_events):
             return rows
         await self._stream.catch_up()
         era = self._stream.era
         positions = await self._refresh_positions()
         position = positions.get(bucket, BucketPosition())
-        sequences = self._list_first_messages(bucket, position)
+        sequences = self._list_first_messages(bucket, position, max_events)
         if not sequences:
             return []
         messages = await self._stream.fetch_messages(sequences)
@@ -105,11 +107,13 @@ class StreamInboxStore(SqlInboxStore):
         if self._stream.era != era:
             return []
         self._eras[bucket] = era
-        return self._decode_rows(bucket, position, messages)
+        return self._decode_rows(bucket, position, messages, max_events)
 
-    def _list_first_messages(self, bucket: int, position: BucketPosition) -> Sequence[int]:
+    def _list_first_messages(
+        self, bucket: int, position: BucketPosition, max_events: int
+    ) -> Sequence[int]:
         """Return the messages with the next rows of a bucket, enough for a batch."""
-        sequences, events, size = [], PROCESS_BATCH_EVENTS + position.events, PROCESS_BATCH_BYTES
+        sequences, events, size = [], max_events + position.events, PROCESS_BATCH_BYTES
         for waiting in self._stream.index.list_waiting(bucket):
             sequences.append(waiting.sequence)
             events -= waiting.share.number
@@ -130,13 +134,17 @@ class StreamInboxStore(SqlInboxStore):
                 index.advance({bucket: gone[0].last_id})
 
     def _decode_rows(
-        self, bucket: int, position: BucketPosition, messages: Mapping[int, Sequence[StreamRow]]
+        self,
+        bucket: int,
+        position: BucketPosition,
+        messages: Mapping[int, Sequence[StreamRow]],
+        max_events: int,
     ) -> Sequence[InboxRow]:
         """Return the first rows after the position, limited by events and bytes, but at least
         one."""
         found: list[InboxRow] = []
         damaged = self._damaged[bucket] = {}
-        events, size = PROCESS_BATCH_EVENTS, PROCESS_BATCH_BYTES
+        events, size = max_events, PROCESS_BATCH_BYTES
         for sequence, rows in sorted(messages.items()):
             for number, row in enumerate(rows):
                 id = make_row_id(sequence, number)

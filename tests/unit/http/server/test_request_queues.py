@@ -126,6 +126,19 @@ async def test_senders_take_turns_and_the_one_that_floods_is_refused(clock: Cloc
     assert not flags.refuses("many"), "the queue is empty"
 
 
+async def test_new_connections_reserve_their_senders_share_until_the_next_slice() -> None:
+    queues = RequestQueues()
+    queue = queues.flags
+    queue.limit = 4
+    _add(queues, queue, 1, lambda: None, sender="one")
+    assert [queues.reserve(queue, "one") for _ in range(4)] == [True, True, True, False]
+    assert [queues.reserve(queue, "two") for _ in range(3)] == [True, True, False]
+    # It refuses what has no place, and what has one is served.
+    assert not queue.refuses("one")
+    await _run_slice()
+    assert queues.reserve(queue, "one")
+
+
 async def test_a_limit_recovers_when_the_queue_becomes_empty(clock: Clock) -> None:
     queues = RequestQueues()
     queues.flags.limit = MIN_LIMIT

@@ -189,6 +189,22 @@ async def test_a_new_connection_is_answered_early_only_where_no_handler_is_neede
     protocol.connection_lost(None)
 
 
+async def test_in_a_crowd_new_connections_are_refused_before_their_requests_wait() -> None:
+    gateway = _build_gateway()
+    protocol, _ = _connect(gateway)
+    gateway.queues.flags.limit = gateway.queues.probes.limit = 2
+
+    def find_answers(line: bytes) -> list[bytes | None]:
+        data = line + b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        find = protocol.find_early_answer
+        return [find("192.0.2.1", data, protocol.server_state) for _ in range(4)]
+
+    assert [bool(each) for each in find_answers(b"POST /fast")] == [False, False, True, True]
+    assert gateway.queues.flags.refused == 2
+    assert find_answers(b"GET /_readiness") == [None] * 4
+    protocol.connection_lost(None)
+
+
 async def test_nothing_is_read_while_bytes_are_held() -> None:
     """A handler that waits for its body would resume reading, and the held bytes would grow."""
     gateway = _build_gateway()
