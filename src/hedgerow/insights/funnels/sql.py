@@ -302,8 +302,8 @@ def _following_number(funnel: Funnel) -> str:
 
 
 def _find_following(query: FunnelsQuery, value: str) -> str:
-    """Read a value that grows with time from the rows that follow: in a strict funnel from the next
-    one, otherwise the least."""
+    """Read a value from the rows that follow: in a strict funnel from the next one, otherwise the
+    least."""
     return f"{'any' if query.order is FunnelOrder.STRICT else 'min'}({value}) OVER later"
 
 
@@ -334,20 +334,21 @@ def _add_chain(funnel: Funnel, rows: Select, step: int) -> Select:
     for later in range(step + 1, funnel.step_count):
         columns += [_read_following(funnel, step, later, part) for part in range(1, width + 1)]
     never = ", ".join([str(NEVER)] * len(columns))
-    source = f"{{rows}} AS rows WINDOW later AS {_following(funnel)}"
+    source, window = "{rows} AS rows", f"WINDOW later AS {_following(funnel)}"
     if len(following) > 1:
         chains = "".join(
             f", {_find_following(query, f'chain_{n}')} AS following_{n}" for n in following
         )
         chosen = _choose_following(following)
-        source = f"(SELECT *, {chosen} AS chosen FROM (SELECT *{chains} FROM {source}))"  # noqa: S608 - ours
+        chains = f"SELECT *{chains} FROM {source} {window}"  # noqa: S608 - ours
+        source = f"(SELECT *, {chosen} AS chosen FROM ({chains}))"  # noqa: S608 - ours
     # Earlier steps may be followed by those after an optional one.
     kept = "".join(f", chain_{n}" for n in following) if step in query.optional else ""
     return build_select(
         f"""
         SELECT {", ".join(_column_names(funnel))}{kept},
             if(step_{step} = 1, tuple({", ".join(columns)}), tuple({never})) AS chain_{step}
-        FROM {source}
+        FROM {source} {window}
         """,  # noqa: S608 - ours
         rows=rows,
     )
