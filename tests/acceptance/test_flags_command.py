@@ -223,6 +223,7 @@ def test_an_unknown_cohort_or_group_type_is_named(
 
 def test_export_prints_the_document(here: Run, filled: str) -> None:
     done = here("export", "--project", filled)
+    assert here("export", "--project", filled, "--output", "-").stdout == done.stdout
     assert done.stdout.startswith(f'# Flags of project {filled}, "Web shop".\nversion: 1\n')
     checkout, child, firm = decode(done.stdout)["flags"]
     assert list(checkout) == ["key", "name", "tags", "filters"]

@@ -44,7 +44,7 @@ def test_a_redirect_to_https_names_the_url_of_the_service() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"\xff", b"{}", b"[1]", b"null", b"5", b""])
-@pytest.mark.parametrize("command", [*COMMANDS, ("login",)])
+@pytest.mark.parametrize("command", [*COMMANDS, ("login",), ("keys", "list")])
 def test_an_answer_of_another_service_is_named(command: tuple[str, ...], body: bytes) -> None:
     with Receiver(lambda _: PlannedResponse(body=body)) as other:
         url = f"http://127.0.0.1:{other.port}"

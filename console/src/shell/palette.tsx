@@ -10,7 +10,7 @@ import { applyTheme } from "../lib/theme";
 import { Dialog } from "../ui/dialog";
 import { Value } from "../ui/show";
 import { useProject } from "./project";
-import { DESTINATIONS } from "./shell";
+import { DESTINATIONS } from "./destinations";
 
 interface Command {
   id: string;

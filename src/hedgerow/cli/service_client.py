@@ -133,6 +133,13 @@ class ServiceClient:
         """Yield the results of all pages of a path outside of the project."""
         return _list_pages(partial(self._request_page, self.request_root), path, filters or {})
 
+    def request_list(self, path: str) -> list[dict[str, Any]]:
+        """Return the items of a list without pages, outside of the project."""
+        found = self.request_root("GET", path)
+        if isinstance(found, list) and all(isinstance(each, dict) for each in found):
+            return found
+        raise _build_foreign_answer(self._url, "other JSON")
+
     def _request_page(self, request: Callable[[str, str], Any], path: str) -> Any:
         page = request("GET", path)
         read_field(self._url, page, "results")

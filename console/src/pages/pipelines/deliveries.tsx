@@ -13,8 +13,7 @@ import { ACTIONS, DETAILS, List, useList, useListState } from "../../ui/list";
 import { Ago, Code, copyText, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
 import { notify, notifyError } from "../../ui/toasts";
-import type { Delivery, Job, LogLine, Reason } from "./model";
-import type { RecordProps } from "./record";
+import type { Delivery, Job, LogLine, Reason, RecordProps } from "./model";
 
 const LIMIT = 25;
 const EVERY_MS = 3000;

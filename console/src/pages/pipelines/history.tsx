@@ -2,7 +2,7 @@
 import type { Activity } from "../../api/types";
 import { t } from "../../lib/text";
 import { History } from "../history";
-import type { RecordProps } from "./record";
+import type { RecordProps } from "./model";
 
 const NAMES: Record<string, string> = {
   created: t("created it"),

@@ -12,8 +12,7 @@ import { Ago, copyText, Value } from "../../ui/show";
 import { Await, Empty } from "../../ui/states";
 import { notify, notifyError } from "../../ui/toasts";
 import { useEventNames } from "../events/explore";
-import { isOpenJob, type Job, readConfig } from "./model";
-import type { RecordProps } from "./record";
+import { isOpenJob, type Job, readConfig, type RecordProps } from "./model";
 
 const LIMIT = 10;
 const RUNNING_MS = 1000;

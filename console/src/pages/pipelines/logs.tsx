@@ -6,8 +6,7 @@ import { Button, Select } from "../../ui/controls";
 import { List, useList, useListState } from "../../ui/list";
 import { Ago, copyText, Value } from "../../ui/show";
 import { Empty } from "../../ui/states";
-import type { LogLine } from "./model";
-import type { RecordProps } from "./record";
+import type { LogLine, RecordProps } from "./model";
 
 const FOLLOW_MS = 2000;
 const TONES: Record<string, string> = { error: "bad", warning: "warn", info: "info" };

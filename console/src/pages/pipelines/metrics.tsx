@@ -6,8 +6,7 @@ import { useUrlState } from "../../lib/url";
 import { useProject } from "../../shell/project";
 import { Button, Choices } from "../../ui/controls";
 import { Await, Empty } from "../../ui/states";
-import { type Bucket, fillBuckets } from "./model";
-import type { RecordProps } from "./record";
+import { type Bucket, fillBuckets, type RecordProps } from "./model";
 
 const EVERY_MS = 10_000;
 const SPANS = {

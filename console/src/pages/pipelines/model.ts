@@ -90,6 +90,17 @@ export interface Component {
   error: string;
 }
 
+/** What every tab of the page of a record gets. */
+export interface RecordProps {
+  family: Family;
+  record: PipelineRecord;
+  component: Component | null;
+  /** The address of the record in the API. */
+  path: string;
+  health: Health | undefined;
+  refusal: string | undefined;
+}
+
 export const MASK = "**************** POSTHOG SECRET FIELD ****************";
 
 const parse = (text: string): Record<string, unknown> => {

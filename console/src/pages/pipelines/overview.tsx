@@ -14,8 +14,7 @@ import { notify, notifyError } from "../../ui/toasts";
 import { RetryAll } from "./deliveries";
 import { JobProgress, useJobs } from "./jobs";
 import { MetricsPanel } from "./metrics";
-import { type Delivery, isOpenJob, type Job, readError, type Reason } from "./model";
-import type { RecordProps } from "./record";
+import { type Delivery, isOpenJob, type Job, readError, type Reason, type RecordProps } from "./model";
 
 const EVERY_MS = 3000;
 

@@ -15,24 +15,13 @@ import { Jobs } from "./jobs";
 import { RecordMenu, RecordSwitch } from "./list";
 import { Logs } from "./logs";
 import { MetricsPanel } from "./metrics";
-import { type Component, type Family, findFamily, type Health, type PipelineRecord, readComponent, readError } from "./model";
+import { findFamily, type Health, type PipelineRecord, readComponent, readError, type RecordProps } from "./model";
 import { Overview } from "./overview";
 import { useRefusal } from "../../shell/rights";
 import { TryIt } from "./try";
 import "./pipelines.css";
 
 const EVERY_MS = 3000;
-
-/** What every tab gets. */
-export interface RecordProps {
-  family: Family;
-  record: PipelineRecord;
-  component: Component | null;
-  /** The address of the record in the API. */
-  path: string;
-  health: Health | undefined;
-  refusal: string | undefined;
-}
 
 export function RecordPage() {
   const { api, root } = useProject();

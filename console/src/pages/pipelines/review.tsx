@@ -7,8 +7,7 @@ import { Button } from "../../ui/controls";
 import { Dialog } from "../../ui/dialog";
 import { copyText } from "../../ui/show";
 import { Changes, ConflictRow } from "../flag/review";
-import { type Draft, hide, listChanges, mergeParts, type PipelineRecord, readAttr, type Setting, toBodies, toDraft, toParts } from "./model";
-import type { RecordProps } from "./record";
+import { type Draft, hide, listChanges, mergeParts, type PipelineRecord, readAttr, type RecordProps, type Setting, toBodies, toDraft, toParts } from "./model";
 
 interface Props extends RecordProps {
   draft: Draft;

@@ -11,8 +11,7 @@ import { Code, copyText, Value } from "../../ui/show";
 import { Loading } from "../../ui/states";
 import { diff } from "../flag/draft";
 import { Changes } from "../flag/review";
-import { type Draft, listChanges, type Preview, readConfig, type Setting, toBodies, toDraft, toParts, type TransformationPreview } from "./model";
-import type { RecordProps } from "./record";
+import { type Draft, listChanges, type Preview, readConfig, type RecordProps, type Setting, toBodies, toDraft, toParts, type TransformationPreview } from "./model";
 
 const RECENT = 20;
 const NAME_MAX = 200;

@@ -219,7 +219,7 @@ def write_document(
         text = json.dumps(to_plain(exported.document), indent=2) + "\n"
     else:
         text = f"# {exported.title} of {source}.\n{yamlio.encode(exported.document)}"
-    if output is None:
+    if output is None or str(output) == "-":
         sys.stdout.write(text)
         return
     try:

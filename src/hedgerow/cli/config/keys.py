@@ -101,7 +101,7 @@ def list_keys(
 
     service = _find_service(data, server, personal_key)
     if service is not None:
-        keys = [_select_fields(key) for key in service.request_root("GET", KEYS)]
+        keys = [_select_fields(key) for key in service.request_list(KEYS)]
     else:
         keys = asyncio.run(run(load_installation_settings(data)))
     if as_json:
@@ -144,7 +144,7 @@ def revoke_key(
 
     service = _find_service(data, server, personal_key)
     if service is not None:
-        revoked = _find_key(service.request_root("GET", KEYS), key)
+        revoked = _find_key(service.request_list(KEYS), key)
         service.request_root("DELETE", f"{KEYS}{revoked['id']}/")
     else:
         revoked = asyncio.run(run(load_installation_settings(data)))
@@ -174,7 +174,7 @@ def roll_key(
 
     service = _find_service(data, server, personal_key)
     if service is not None:
-        found = _find_key(service.request_root("GET", KEYS), key)
+        found = _find_key(service.request_list(KEYS), key)
         rolled = service.request_root("POST", f"{KEYS}{found['id']}/roll/")
     else:
         rolled = asyncio.run(run(load_installation_settings(data)))

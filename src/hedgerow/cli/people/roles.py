@@ -43,7 +43,7 @@ def list_roles(
 
     service = find_service(data, server, key, None, READ)
     if service is not None:
-        roles = [_select_fields(role) for role in service.request_root("GET", ROLES)]
+        roles = [_select_fields(role) for role in service.request_list(ROLES)]
     else:
         roles = asyncio.run(run(load_installation_settings(data)))
     if as_json:
@@ -104,7 +104,7 @@ def remove_role(
 
     service = find_service(data, server, key, None, WRITE)
     if service is not None:
-        removed = _find_role(service.request_root("GET", ROLES), role)
+        removed = _find_role(service.request_list(ROLES), role)
         service.request_root("DELETE", f"{ROLES}{removed['id']}/")
     else:
         removed = asyncio.run(run(load_installation_settings(data)))

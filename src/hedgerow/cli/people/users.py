@@ -278,7 +278,7 @@ def remove_user(
     service = find_service(data, server, key, None, WRITE)
     if service is not None:
         user = _find_member(service, email)
-        found = service.request_root("GET", "/api/personal_api_keys/")
+        found = service.request_list("/api/personal_api_keys/")
         keys = approve(user, [each["user_id"] for each in found])
         service.request_root("DELETE", f"{MEMBERS}{user['uuid']}/")
     else:
@@ -353,8 +353,7 @@ def manage_sessions(
     if service is not None:
         path = f"{MEMBERS}{_find_member(service, email)['uuid']}/sessions/"
         sessions = [
-            {name: each[name] for name in SESSION_FIELDS}
-            for each in service.request_root("GET", path)
+            {name: each[name] for name in SESSION_FIELDS} for each in service.request_list(path)
         ]
         if end:
             service.request_root("DELETE", path)
@@ -460,7 +459,7 @@ def _from_member(member: Json) -> Json:
 
 
 def _fetch_role_names(service: ServiceClient) -> RoleNames:
-    return {each["id"]: each["name"] for each in service.request_root("GET", ROLES)}
+    return {each["id"]: each["name"] for each in service.request_list(ROLES)}
 
 
 def _name_roles(opened: OpenPeople) -> RoleNames:
