@@ -88,9 +88,12 @@ async def test_parallel_attempts_do_not_exceed_the_limit(
 async def test_link_works_once_and_until_it_expires(stores: Stores, other_stores: Stores) -> None:
     store, user = SqlLoginStore(stores.database), await load_user(stores, 1)
     link = build_link("token", user.id, "reset", NOW)
-    await store.add_link(build_link("earlier", user.id, "setup", NOW))
+    setup = build_link("setup", user.id, "setup", NOW)
+    await store.add_link(setup)
+    await store.add_link(build_link("earlier", user.id, "reset", NOW))
     await store.add_link(link)
     assert await store.find_link(hash_token("earlier"), NOW) is None
+    assert await store.find_link(setup.hash, NOW) == setup
     assert await store.find_link(link.hash, link.expires_at) is None
     assert await store.find_link(link.hash, NOW) == link
     used = await asyncio.gather(
