@@ -15,7 +15,7 @@ import { Jobs } from "./jobs";
 import { RecordMenu, RecordSwitch } from "./list";
 import { Logs } from "./logs";
 import { MetricsPanel } from "./metrics";
-import { findFamily, type Health, type PipelineRecord, readComponent, readError, type RecordProps } from "./model";
+import { type Component, type Family, findFamily, type Health, type PipelineRecord, readComponent, readError, type RecordProps } from "./model";
 import { Overview } from "./overview";
 import { useRefusal } from "../../shell/rights";
 import { TryIt } from "./try";
