@@ -130,7 +130,7 @@ class StoredProperty:
     @property
     def subcolumns(self) -> Sequence[str]:
         """The SQL of everything that can be read, longest first."""
-        return *self._null_maps, self.marked_text, self.sql
+        return self.marked_text, self.sql
 
     @property
     def marked_text(self) -> str:
@@ -142,14 +142,6 @@ class StoredProperty:
         """The marked text and the number, one of them NULL. Reads the subcolumn once for both."""
         text, number = (f"dynamicElement({self.sql}, '{name}')" for name in ("String", "Float64"))
         return text, number
-
-    @property
-    def _null_maps(self) -> tuple[str, str]:
-        """Whether the number and the text are missing. Reads no value."""
-        return f"{self.sql}.:Float64.null", f"{self.sql}.:String.null"
-
-    def print_is_null(self) -> str:
-        return f"({' AND '.join(self._null_maps)})"
 
     def print_number(self, parse: Callable[[str], str]) -> str:
         """Print the number. `parse` converts the text of other values."""

@@ -219,10 +219,8 @@ def convert_to_number(piece: TypedSql, parse: Callable[[str], str]) -> str:
 
 
 def print_is_null(piece: TypedSql) -> str:
-    return f"isNull({piece.sql})" if piece.stored is None else piece.stored.print_is_null()
+    return f"isNull({piece.sql if piece.stored is None else piece.stored.sql})"
 
 
 def print_is_not_null(piece: TypedSql) -> str:
-    if piece.stored is None:
-        return f"isNotNull({piece.sql})"
-    return f"not{piece.stored.print_is_null()}"
+    return f"isNotNull({piece.sql if piece.stored is None else piece.stored.sql})"
