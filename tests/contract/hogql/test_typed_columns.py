@@ -65,7 +65,7 @@ ODD_TEXTS = (
 # Only what can be stored matters for a text with a repeated key.
 REPEATED_KEYS = '{"a":1,"a":2,"plan":"x"}'
 # They come first in their part, so the keys of all other events are in its shared data.
-MANY_KEYS = json.dumps({f"key {number}": number for number in range(300)})
+MANY_KEYS = [f"key {number}" for number in range(1_000)]
 SEPARATE_FILES = "min_rows_for_wide_part = 0, min_bytes_for_wide_part = 0"
 CONSTANTS = ("a", "7", "12.5", "true", "2026-01-01", "=a", "[1,2]", "{}", "", "1e5", "50", "é 😀")
 
@@ -128,6 +128,13 @@ GROUPED = (
     "select a.{p}, b.{p} from events a join events b on a.uuid = b.uuid",
     "select uuid from events order by toFloat({p}), uuid limit 20",
 )
+# Null maps of keys without a subcolumn are wrong in merged parts of chDB 26.9.
+MERGED = (
+    "select {p} from events where isNotNull({p})",
+    "select count(), countIf({p} > 7), countIf({p} = 'a') from events where isNull({p})",
+    "select count() from events where {p} = 'a' and {p} is not null",
+    "select {p}, count(), sum({p}) from events group by {p}",
+)
 FILTERS: Sequence[dict[str, Any]] = (
     {"operator": "exact", "value": ["a", "7", 12.5, True]},
     {"operator": "exact", "value": 50.0},
@@ -166,12 +173,28 @@ class TypedEngine(Engine):
             self._insert(client, 1_000, texts[1::4])
             client.command(f"ALTER TABLE {schema.TABLE} MODIFY SETTING {SEPARATE_FILES}")
             self._insert(client, 2_000, texts[2::4])
-            self._insert(client, 3_000, [MANY_KEYS, *texts[3::4]])
+            self._insert(client, 3_000, [json.dumps(dict.fromkeys(MANY_KEYS, 1)), *texts[3::4]])
 
-    def _insert(self, client: Client, start: int, texts: Sequence[str]) -> None:
+    @staticmethod
+    def _insert(client: Client, start: int, texts: Sequence[str]) -> None:
         rows = [_make_row(number, text) for number, text in enumerate(texts, start)]
         block = "\n".join(json.dumps(row, default=_format) for row in rows)
         client.raw_insert(schema.TABLE, schema.COLUMNS, block.encode(), fmt="JSONCompactEachRow")
+
+
+class MergedEngine(TypedEngine):
+    """Events in one part, merged from others, with far more keys than can have a subcolumn."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = connect_server(url, timeout_s=60)
+        chance = random.Random(SEED)
+        with self._engine.client() as client:
+            for statement in (*schema.build_server_ddl(), *replica_schema.build_server_ddl()):
+                client.command(statement)
+            client.command(typed_columns.build_add_ddl(schema.TABLE))
+            for start in range(0, 120, 10):
+                self._insert(client, start, [_make_sparse_text(chance) for _ in range(10)])
+            client.command(f"OPTIMIZE TABLE {schema.TABLE} FINAL")
 
 
 def _make_row(number: int, text: str) -> list[Any]:
@@ -186,6 +209,11 @@ def _make_text(chance: random.Random) -> str:
     return "{" + ",".join(pairs) + "}"
 
 
+def _make_sparse_text(chance: random.Random) -> str:
+    values = (7, 12.5, "a", True)
+    return json.dumps({key: chance.choice(values) for key in chance.sample(MANY_KEYS, 10)})
+
+
 def _format(value: Any) -> str:
     return value.strftime("%F %T.%f") if hasattr(value, "strftime") else str(value)
 
@@ -197,6 +225,13 @@ def _as_exact(value: Any) -> Any:
 @pytest.fixture(scope="module")
 def typed(clickhouse: ClickHouseTestServer) -> Iterator[TypedEngine]:
     opened = TypedEngine(clickhouse.create_database())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def merged(clickhouse: ClickHouseTestServer) -> Iterator[MergedEngine]:
+    opened = MergedEngine(clickhouse.create_database())
     yield opened
     opened.close()
 
@@ -240,3 +275,9 @@ def test_filters_match_the_same_events(typed: TypedEngine) -> None:
         conditions = [compiler.compile({"key": key, **filter}) for filter in FILTERS]
         columns = [field("uuid"), *conditions]
         compare_forms(typed, SelectQuery(select=columns, source=Join(table=field("events"))))
+
+
+def test_merged_parts_without_subcolumns_are_the_same(merged: MergedEngine) -> None:
+    for key in MANY_KEYS[:10]:
+        for query in MERGED:
+            compare_forms(merged, parse_select(query.replace("{p}", f"properties{quote_key(key)}")))
