@@ -11,7 +11,6 @@ import { Combobox, ValuesInput } from "../../ui/combobox";
 import { Button, IconButton, Select } from "../../ui/controls";
 import { OPERATORS } from "../flag/describe";
 import type { Setting } from "./model";
-import { Note } from "./settings";
 
 const LISTS = ["exact", "is_not"];
 const WITHOUT_VALUE = ["is_set", "is_not_set"];
@@ -114,5 +113,15 @@ function Row(props: { filter: PropertyFilter; number: number; hasPersons: boolea
       )}
       <IconButton isSmall icon="close" label={t("Remove filter {number}", { number })} onClick={props.onRemove} />
     </div>
+  );
+}
+
+/** What is wrong with a setting, else what it means. */
+export function Note({ error, hint, id }: { error: string | undefined; hint: string; id?: string }) {
+  if (!error && !hint) return null;
+  return (
+    <span id={id} class={error ? "error-text" : "hint"} role={error ? "alert" : undefined}>
+      {error || hint}
+    </span>
   );
 }

@@ -9,7 +9,7 @@ import { Icon } from "../../ui/icons";
 import { Table } from "../../ui/list";
 import { notify, notifyError } from "../../ui/toasts";
 import { move } from "../flag/draft";
-import { RecordCells, recordColumns } from "./list";
+import { RecordCells, recordColumns } from "./row";
 import type { Family, Health, PipelineRecord } from "./model";
 
 interface Props {

@@ -12,7 +12,7 @@ import { Configuration } from "./configuration";
 import { Deliveries } from "./deliveries";
 import { RecordHistory } from "./history";
 import { Jobs } from "./jobs";
-import { RecordMenu, RecordSwitch } from "./list";
+import { RecordMenu, RecordSwitch } from "./row";
 import { Logs } from "./logs";
 import { MetricsPanel } from "./metrics";
 import { type Component, type Family, findFamily, type Health, type PipelineRecord, readComponent, readError, type RecordProps } from "./model";

@@ -4,7 +4,7 @@ import { t } from "../../lib/text";
 import { ValuesInput } from "../../ui/combobox";
 import { Button, Field, IconButton, Select } from "../../ui/controls";
 import { useEventNames } from "../events/explore";
-import { EventFilters } from "./filters";
+import { EventFilters, Note } from "./filters";
 import { chooseEditor, type Family, MASK, type Setting } from "./model";
 
 interface Props {
@@ -84,15 +84,6 @@ export function SettingField(props: Props & { family: Family; isStored: boolean 
         </Field>
       );
   }
-}
-
-export function Note({ error, hint, id }: { error: string | undefined; hint: string; id?: string }) {
-  if (!error && !hint) return null;
-  return (
-    <span id={id} class={error ? "error-text" : "hint"} role={error ? "alert" : undefined}>
-      {error || hint}
-    </span>
-  );
 }
 
 /** A secret is never shown. It stays until someone replaces or removes it. */
