@@ -105,6 +105,37 @@ def test_a_part_that_the_engine_puts_aside_is_named(folder: Path, tmp_path: Path
     assert part.name in problems
 
 
+@pytest.mark.parametrize("pattern", ["store/*/*/events.sql", "metadata/hedgerow.sql"])
+def test_events_without_the_definition_of_their_table_are_not_hidden_by_an_empty_one(
+    folder: Path, tmp_path: Path, pattern: str
+) -> None:
+    data = tmp_path / "data"
+    part = copy_data(folder, data)
+    (definition,) = (data / "events" / "chdb").glob(pattern)
+    kept = definition.rename(tmp_path / "kept")
+    with LiveServer(data) as server, server.client() as client:
+        response = query(client, "SELECT count() FROM events")
+        assert (response.status_code, "hedgerow doctor" in response.text) == (503, True)
+        send(client, 1)
+    status, problems = doctor(data)
+    assert (status, "definition of the table events is missing" in problems) == (1, True), problems
+    assert str(part.parent.parent.parent) in problems
+    kept.replace(definition)
+    with LiveServer(data) as server, server.client() as client:
+        wait_for(lambda: count(client) == EVENTS + 1, at_most_s=60)
+
+
+def test_the_reason_why_the_engine_cannot_open_its_folder_is_named(
+    folder: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    copy_data(folder, data)
+    (definition,) = data.glob("events/chdb/store/*/*/events.sql")
+    truncate(definition)
+    status, problems = doctor(data)
+    assert (status, "events.sql" in problems) == (1, True), problems
+
+
 def test_a_damaged_page_of_the_state_is_found_and_not_backed_up(
     folder: Path, tmp_path: Path
 ) -> None:
