@@ -61,6 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with LiveServer(folder / "data") as server, server.client() as client:
         send(client, EVENTS)
         wait_for(lambda: count(client) == EVENTS, at_most_s=60)
+        assert query(client, "SELECT count() FROM persons").json()["results"] == [[EVENTS]]
     done = run_hedgerow("backup", str(folder / "backup"), data=folder / "data")
     assert done.returncode == 0, done.stderr
     return folder
@@ -136,15 +137,63 @@ def test_the_reason_why_the_engine_cannot_open_its_folder_is_named(
     assert (status, "events.sql" in problems) == (1, True), problems
 
 
+def find_replicas(data: Path) -> Path:
+    """Return the only part of the table of persons."""
+    (part,) = (data / "events/chdb/data/hedgerow/persons").resolve().glob("all_*")
+    return part
+
+
+def drop_definition(data: Path) -> None:
+    (definition,) = data.glob("events/chdb/store/*/*/persons.sql")
+    definition.unlink()
+
+
+def damage_columns(data: Path) -> None:
+    part = find_replicas(data)
+    flip(part / "columns.txt")
+    status, problems = doctor(data)
+    assert (status, "put it aside" in problems) == (1, True), problems
+    assert "Start the service again" in problems
+
+
+def damage_rows_and_do_as_doctor_says(data: Path) -> None:
+    part = find_replicas(data)
+    flip(part / "data.bin")
+    status, problems = doctor(data)
+    target = part.parent / "detached" / f"broken_{part.name}"
+    assert (status, f"move this folder to {target}" in problems) == (1, True), problems
+    part.rename(target)
+
+
+@pytest.mark.parametrize(
+    "damage", [drop_definition, damage_columns, damage_rows_and_do_as_doctor_says]
+)
+def test_damaged_replicas_of_persons_are_built_again(
+    folder: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    data = tmp_path / "data"
+    copy_data(folder, data)
+    damage(data)
+    with LiveServer(data) as server, server.client() as client:
+        sql = "SELECT count(), uniq(id) FROM persons"
+        wait_for(lambda: query(client, sql).json()["results"] == [[EVENTS, EVENTS]], at_most_s=60)
+        joined = query(client, "SELECT count() FROM events WHERE person.created_at > '2020-01-01'")
+        assert joined.json()["results"] == [[EVENTS]]
+        status, problems = doctor(data)
+    assert status == 0, problems
+    assert '"replicas of persons were damaged and are built again"' in server.errors
+
+
+@pytest.mark.parametrize("name", ["persons_by_uuid", "inbox", "ready_events"])
 def test_a_damaged_page_of_the_state_is_found_and_not_backed_up(
-    folder: Path, tmp_path: Path
+    folder: Path, tmp_path: Path, name: str
 ) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o700)
     shutil.copy(folder / "backup" / "hedgerow.db", data)
     with closing(sqlite3.connect(data / "hedgerow.db")) as connection:
-        sql = "SELECT rootpage FROM sqlite_master WHERE name = 'persons_by_uuid'"
-        (page,) = connection.execute(sql).fetchone()
+        sql = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (page,) = connection.execute(sql, (name,)).fetchone()
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
     content = bytearray((data / "hedgerow.db").read_bytes())
     content[(page - 1) * page_bytes : page * page_bytes] = bytes(page_bytes)

@@ -37,7 +37,12 @@ from hedgerow.storage.events.column_move import (
     count_unfilled_rows,
     inspect_move,
 )
-from hedgerow.storage.events.integrity import StoreFindings, check_tables, find_set_aside
+from hedgerow.storage.events.integrity import (
+    StoreFindings,
+    check_tables,
+    empty_incomplete_replicas,
+    find_set_aside,
+)
 from hedgerow.storage.events.purge import delete_project, purge_deleted_rows
 from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
 from hedgerow.storage.events.table_layout import (
@@ -249,6 +254,8 @@ class ClickHouseEventStore(CountableEvents):
             return self._layout
 
     def _prepare_tables(self, client: Client) -> TableLayout:
+        if self._pool.is_embedded and empty_incomplete_replicas(client):
+            _log.warning("replicas of persons were damaged and are built again")
         layout = prepare_tables(client, is_only_user=self._pool.is_embedded)
         self._is_moved = _has_moved(client, layout)
         if self._pool.is_embedded:
@@ -257,11 +264,11 @@ class ClickHouseEventStore(CountableEvents):
         return layout
 
     def _report_set_aside(self, client: Client) -> None:
-        if self._pool.is_embedded and (folders := find_set_aside(client)):
-            self._pool.damage_count += len(folders)
+        if self._pool.is_embedded and (parts := find_set_aside(client)):
+            self._pool.damage_count += len(parts)
             _log.error(
                 "the event store has put damaged files aside: their events are missing",
-                folders=folders,
+                folders=[part.folder for part in parts],
                 remedy="Run `hedgerow doctor`.",
             )
 
