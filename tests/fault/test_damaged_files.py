@@ -184,6 +184,29 @@ def test_damaged_replicas_of_persons_are_built_again(
     assert '"replicas of persons were damaged and are built again"' in server.errors
 
 
+def erase_page(data: Path, name: str) -> None:
+    """Fill the first page of a table or an index with zeros."""
+    with closing(sqlite3.connect(data / "hedgerow.db")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        sql = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (page,) = connection.execute(sql, (name,)).fetchone()
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    content = bytearray((data / "hedgerow.db").read_bytes())
+    content[(page - 1) * page_bytes : page * page_bytes] = bytes(page_bytes)
+    (data / "hedgerow.db").write_bytes(content)
+
+
+def test_a_service_on_a_damaged_database_says_so_in_its_log(folder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    copy_data(folder, data)
+    erase_page(data, "persons")
+    with LiveServer(data) as server, server.client() as client:
+        send(client, 1)
+        response = client.get("/api/projects/1/persons/")
+        assert (response.status_code, "restore it" in response.text) == (503, True)
+    assert server.errors.count('"the database file is damaged"') == 1
+
+
 @pytest.mark.parametrize("name", ["persons_by_uuid", "inbox", "ready_events"])
 def test_a_damaged_page_of_the_state_is_found_and_not_backed_up(
     folder: Path, tmp_path: Path, name: str
@@ -191,13 +214,7 @@ def test_a_damaged_page_of_the_state_is_found_and_not_backed_up(
     data = tmp_path / "data"
     data.mkdir(mode=0o700)
     shutil.copy(folder / "backup" / "hedgerow.db", data)
-    with closing(sqlite3.connect(data / "hedgerow.db")) as connection:
-        sql = "SELECT rootpage FROM sqlite_master WHERE name = ?"
-        (page,) = connection.execute(sql, (name,)).fetchone()
-        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
-    content = bytearray((data / "hedgerow.db").read_bytes())
-    content[(page - 1) * page_bytes : page * page_bytes] = bytes(page_bytes)
-    (data / "hedgerow.db").write_bytes(content)
+    erase_page(data, name)
     status, problems = doctor(data)
     assert (status, "Restore a backup" in problems) == (1, True), problems
     done = run_in_process("backup", str(tmp_path / "backup"), data=data)
