@@ -15,7 +15,7 @@ from hedgerow.storage.events.table_layout import TableLayout
 _SYNC = "SETTINGS mutations_sync = 2"
 
 
-def purge_deleted_rows(client: Client, layout: TableLayout) -> None:
+def purge_deleted_rows(client: Client, layout: TableLayout, *, is_embedded: bool) -> None:
     """Write the parts that contain deleted rows again, without them."""
     for partition_id in _list_masked_partitions(client, layout):
         client.command(
@@ -25,6 +25,8 @@ def purge_deleted_rows(client: Client, layout: TableLayout) -> None:
     for table in replica_schema.TABLES:
         if _has_deleted_rows(client, table):
             _purge_replicas(client, layout, table)
+    if is_embedded:
+        _forget_deletions(client)
 
 
 def delete_project(client: Client, layout: TableLayout, project_id: int) -> int:
@@ -71,3 +73,11 @@ def _purge_replicas(client: Client, layout: TableLayout, table: str) -> None:
         " MODIFY SETTING allow_experimental_replacing_merge_with_cleanup = 1"
     )
     client.command(f"OPTIMIZE TABLE {table}{layout.on_cluster} FINAL CLEANUP")
+
+
+def _forget_deletions(client: Client) -> None:
+    """Remove the statements of finished deletions, which name distinct ids: the engine keeps the
+    last 100 in files. Not on a server, where other replicas may have yet to run them."""
+    client.command(
+        f"KILL MUTATION WHERE database = currentDatabase() AND table = '{TABLE}' AND is_done SYNC"
+    )
