@@ -23,7 +23,7 @@ from hedgerow.events.model import Event, EventKey
 from hedgerow.lib.optional_packages import import_package
 from hedgerow.lib.threads import consume_exception, run_in_thread
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.events import integrity, replica_schema
+from hedgerow.storage.events import integrity, purge, replica_schema
 from hedgerow.storage.events.clickhouse import (
     INSERT_TIMEOUT_S,
     ClickHousePool,
@@ -37,7 +37,6 @@ from hedgerow.storage.events.column_move import (
     count_unfilled_rows,
     inspect_move,
 )
-from hedgerow.storage.events.purge import delete_project, purge_deleted_rows
 from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
 from hedgerow.storage.events.table_layout import (
     TableLayout,
@@ -206,9 +205,11 @@ class ClickHouseEventStore(CountableEvents):
 
         def run() -> None:
             with self._client() as (client, layout):
-                purge_deleted_rows(client, layout, is_embedded=self._pool.is_embedded)
+                purge.purge_deleted_rows(client, layout, is_embedded=self._pool.is_embedded)
 
         await run_in_thread(run)
+        if self._pool.is_embedded:
+            await purge.wait_until_removed(partial(self.run, purge.list_replaced_parts))
 
     async def delete_project(self, project_id: ProjectId) -> int:
         """Delete the events and the replicas of a project from the files. Return the number of
@@ -216,7 +217,7 @@ class ClickHouseEventStore(CountableEvents):
 
         def run() -> int:
             with self._client() as (client, layout):
-                return delete_project(client, layout, project_id)
+                return purge.delete_project(client, layout, project_id)
 
         return await run_in_thread(run)
 
