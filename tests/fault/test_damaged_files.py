@@ -61,6 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with LiveServer(folder / "data") as server, server.client() as client:
         send(client, EVENTS)
         wait_for(lambda: count(client) == EVENTS, at_most_s=60)
+        assert query(client, "SELECT count() FROM persons").json()["results"] == [[EVENTS]]
     done = run_hedgerow("backup", str(folder / "backup"), data=folder / "data")
     assert done.returncode == 0, done.stderr
     return folder
@@ -105,19 +106,115 @@ def test_a_part_that_the_engine_puts_aside_is_named(folder: Path, tmp_path: Path
     assert part.name in problems
 
 
-def test_a_damaged_page_of_the_state_is_found_and_not_backed_up(
+@pytest.mark.parametrize("pattern", ["store/*/*/events.sql", "metadata/hedgerow.sql"])
+def test_events_without_the_definition_of_their_table_are_not_hidden_by_an_empty_one(
+    folder: Path, tmp_path: Path, pattern: str
+) -> None:
+    data = tmp_path / "data"
+    part = copy_data(folder, data)
+    (definition,) = (data / "events" / "chdb").glob(pattern)
+    kept = definition.rename(tmp_path / "kept")
+    with LiveServer(data) as server, server.client() as client:
+        response = query(client, "SELECT count() FROM events")
+        assert (response.status_code, "hedgerow doctor" in response.text) == (503, True)
+        send(client, 1)
+    status, problems = doctor(data)
+    assert (status, "definition of the table events is missing" in problems) == (1, True), problems
+    assert str(part.parent.parent.parent) in problems
+    kept.replace(definition)
+    with LiveServer(data) as server, server.client() as client:
+        wait_for(lambda: count(client) == EVENTS + 1, at_most_s=60)
+
+
+def test_the_reason_why_the_engine_cannot_open_its_folder_is_named(
     folder: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
-    data.mkdir(mode=0o700)
-    shutil.copy(folder / "backup" / "hedgerow.db", data)
+    copy_data(folder, data)
+    (definition,) = data.glob("events/chdb/store/*/*/events.sql")
+    truncate(definition)
+    status, problems = doctor(data)
+    assert (status, "events.sql" in problems) == (1, True), problems
+
+
+def find_replicas(data: Path) -> Path:
+    """Return the only part of the table of persons."""
+    (part,) = (data / "events/chdb/data/hedgerow/persons").resolve().glob("all_*")
+    return part
+
+
+def drop_definition(data: Path) -> None:
+    (definition,) = data.glob("events/chdb/store/*/*/persons.sql")
+    definition.unlink()
+
+
+def damage_columns(data: Path) -> None:
+    part = find_replicas(data)
+    flip(part / "columns.txt")
+    status, problems = doctor(data)
+    assert (status, "put it aside" in problems) == (1, True), problems
+    assert "Start the service again" in problems
+
+
+def damage_rows_and_do_as_doctor_says(data: Path) -> None:
+    part = find_replicas(data)
+    flip(part / "data.bin")
+    status, problems = doctor(data)
+    target = part.parent / "detached" / f"broken_{part.name}"
+    assert (status, f"move this folder to {target}" in problems) == (1, True), problems
+    part.rename(target)
+
+
+@pytest.mark.parametrize(
+    "damage", [drop_definition, damage_columns, damage_rows_and_do_as_doctor_says]
+)
+def test_damaged_replicas_of_persons_are_built_again(
+    folder: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    data = tmp_path / "data"
+    copy_data(folder, data)
+    damage(data)
+    with LiveServer(data) as server, server.client() as client:
+        sql = "SELECT count(), uniq(id) FROM persons"
+        wait_for(lambda: query(client, sql).json()["results"] == [[EVENTS, EVENTS]], at_most_s=60)
+        joined = query(client, "SELECT count() FROM events WHERE person.created_at > '2020-01-01'")
+        assert joined.json()["results"] == [[EVENTS]]
+        status, problems = doctor(data)
+    assert status == 0, problems
+    assert '"replicas of persons were damaged and are built again"' in server.errors
+
+
+def erase_page(data: Path, name: str) -> None:
+    """Fill the first page of a table or an index with zeros."""
     with closing(sqlite3.connect(data / "hedgerow.db")) as connection:
-        sql = "SELECT rootpage FROM sqlite_master WHERE name = 'persons_by_uuid'"
-        (page,) = connection.execute(sql).fetchone()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        sql = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (page,) = connection.execute(sql, (name,)).fetchone()
         (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
     content = bytearray((data / "hedgerow.db").read_bytes())
     content[(page - 1) * page_bytes : page * page_bytes] = bytes(page_bytes)
     (data / "hedgerow.db").write_bytes(content)
+
+
+def test_a_service_on_a_damaged_database_says_so_in_its_log(folder: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    copy_data(folder, data)
+    erase_page(data, "persons")
+    with LiveServer(data) as server, server.client() as client:
+        send(client, 1)
+        response = client.get("/api/projects/1/persons/")
+        assert (response.status_code, "restore it" in response.text) == (503, True)
+    assert server.errors.count('"the database file is damaged"') == 1
+
+
+@pytest.mark.parametrize("name", ["persons_by_uuid", "inbox", "ready_events"])
+def test_a_damaged_page_of_the_state_is_found_and_not_backed_up(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    shutil.copy(folder / "backup" / "hedgerow.db", data)
+    erase_page(data, name)
     status, problems = doctor(data)
     assert (status, "Restore a backup" in problems) == (1, True), problems
     done = run_in_process("backup", str(tmp_path / "backup"), data=data)

@@ -115,11 +115,18 @@ class Doctor:
             return
         if state.is_current:
             yield CheckResult("ok", "migrations", f"at step {state.at}, the newest")
-            with create_sync_engine(location).connect() as connection:
-                yield from self._check_content(connection)
+            yield from self._check_readable_content()
         else:
             detail = f"{len(state.pending)} pending. Run `{self._format_command('migrate')}`."
             yield CheckResult("problem", "migrations", detail)
+
+    def _check_readable_content(self) -> Iterator[CheckResult]:
+        try:
+            with create_sync_engine(self._location).connect() as connection:
+                yield from self._check_content(connection)
+        except DBAPIError as error:
+            advice = " Restore a backup." if self._location.is_sqlite else ""
+            yield CheckResult("problem", "content", f"it cannot be read: {error.orig}.{advice}")
 
     def _check_content(self, connection: Connection) -> Iterator[CheckResult]:
         if missing := find_missing_objects(connection):

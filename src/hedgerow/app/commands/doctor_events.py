@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from hedgerow.app.commands.doctor import CheckResult
@@ -22,6 +23,7 @@ from hedgerow.storage.migrations.schema_check import summarize_missing
 MAX_LISTED_PARTS = 5
 # A message of the inbox stream is removed within seconds after its events are processed.
 MAX_MESSAGE_AGE_S = 60
+REPLICA_FINDINGS = ("damaged_replicas", "set_aside_replicas")
 SERVER_CHECK_MODULE = "hedgerow.storage.events.server_check"
 NATS_MODULE = "hedgerow.storage.ingestion.nats_connection"
 NO_TABLES = {f"table {name}" for name in (schema.TABLE, *replica_schema.TABLES)}
@@ -82,7 +84,8 @@ def check_event_store(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("problem", "event store", str(error))
         return
     unmoved, problem = findings.pop("unmoved", 0), findings.pop("move_problem", "")
-    problems = list(_describe_findings(**findings))
+    replicas = {name: findings.pop(name, ()) for name in REPLICA_FINDINGS}
+    problems = [*_describe_findings(**findings), *_describe_replicas(**replicas)]
     yield from problems
     if unmoved:
         yield _describe_move(unmoved, problem)
@@ -138,3 +141,23 @@ def _describe_findings(
     more = len(damaged[MAX_LISTED_PARTS:]) + len(set_aside[MAX_LISTED_PARTS:])
     if more:
         yield CheckResult("problem", "event store", f"{more} more folders are damaged")
+
+
+def _describe_replicas(
+    damaged_replicas: Sequence[str], set_aside_replicas: Sequence[str]
+) -> Iterator[CheckResult]:
+    """Replicas of persons, groups and cohort members are built again once their part is aside."""
+    for folder in damaged_replicas[:MAX_LISTED_PARTS]:
+        path = Path(folder.partition(" (")[0])
+        detail = (
+            f"damaged: {folder}. It has copies of persons or groups for queries. Stop the service, "
+            f"move this folder to {path.parent / 'detached' / f'broken_{path.name}'}, and start: "
+            "the service makes the copies again."
+        )
+        yield CheckResult("problem", "event store", detail)
+    for folder in set_aside_replicas[:MAX_LISTED_PARTS]:
+        detail = (
+            f"damaged, so the engine has put it aside: {folder}. It has copies of persons or "
+            "groups for queries. Start the service again, which makes the copies again."
+        )
+        yield CheckResult("problem", "event store", detail)

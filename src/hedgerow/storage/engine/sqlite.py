@@ -8,10 +8,12 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import structlog
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
@@ -30,7 +32,12 @@ from hedgerow.storage.engine.database import (
 T = TypeVar("T")
 
 DAMAGED = "The database file is damaged: restore it from a backup."
+REMEDY = "Run `hedgerow doctor`, and restore a backup. Events wait meanwhile."
+REPORT_INTERVAL_S = 60.0
 REPLACED = "The database file was replaced or removed while the service runs: restart the service."
+
+
+_log = structlog.get_logger("hedgerow")
 
 
 class FileIdentity:
@@ -116,7 +123,10 @@ class SqliteDatabase(Database):
         # The cursor that all prepared queries share, on the reader's driver connection.
         self._query_cursor: sqlite3.Cursor | None = None
         self._has_snapshot = False
-        self._writer = BatchWriter(self._write_engine.connect, translate_error, self._file.check)
+        self._damage = _DamageReport()
+        self._writer = BatchWriter(
+            self._write_engine.connect, self._damage.translate, self._file.check
+        )
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         self._file.check()
@@ -212,7 +222,7 @@ class SqliteDatabase(Database):
 
     def _drop_reader_after(self, error: BaseException) -> BaseException:
         self._drop_reader()
-        return translate_error(error)
+        return self._damage.translate(error)
 
     def _drop_reader(self) -> None:
         self._query_cursor, self._has_snapshot = None, False
@@ -221,6 +231,19 @@ class SqliteDatabase(Database):
                 self._reader.invalidate()
                 self._reader.close()
             self._reader = None
+
+
+class _DamageReport:
+    """Translates errors, and logs one of those because of damage a minute."""
+
+    def __init__(self) -> None:
+        self._next_report = 0.0
+
+    def translate(self, error: BaseException) -> BaseException:
+        if is_damaged(error) and time.monotonic() > self._next_report:
+            self._next_report = time.monotonic() + REPORT_INTERVAL_S
+            _log.error("the database file is damaged", reason=str(error), remedy=REMEDY)
+        return translate_error(error)
 
 
 def _get_driver(connection: Connection) -> sqlite3.Connection:

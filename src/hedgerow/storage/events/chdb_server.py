@@ -33,7 +33,10 @@ MEMORY_CHECK_INTERVAL_S = 0.5
 OOM_SCORE_FILE, OOM_SCORE = Path("/proc/self/oom_score_adj"), "500"
 EXIT_OUT_OF_MEMORY = 12
 
+EVENTS_TABLE = "events"
+
 _MAX_LINE_BYTES = 16 << 20
+_MAX_RECORD_BYTES = 64 << 10
 _NOT_SETTINGS = {
     "query",
     "query_id",
@@ -50,6 +53,7 @@ _READ = re.compile(rb"(.*)\bFORMAT\s+(Native|RowBinary)\s*$", re.IGNORECASE | re
 _FIELD_NAME = re.compile(rb'\bname="([^"]*)"')
 _FILE_NAME = b"filename="
 _BOUNDARY = re.compile(r"boundary=([^;]+)")
+_ERROR_LINE = re.compile(rb"^Code: .*", re.MULTILINE)
 _ERROR_CODE = re.compile(r"Code: (\d+)")
 _TOO_LARGE = "Code: 396. DB::Exception: The result has too many bytes. (TOO_MANY_ROWS_OR_BYTES)"
 
@@ -106,8 +110,8 @@ def main() -> None:
     connect = partial(import_chdb().connect, path)
     try:
         # The engine stops with its last connection.
-        keeper = connect()
-        keeper.query(f"CREATE DATABASE IF NOT EXISTS {database}")
+        keeper = _open_folder(connect)
+        _create_database(keeper, database, Path(path.partition("?")[0]))
     except RuntimeError as error:  # the parent reports it
         control.sendall(str(error).encode(errors="replace")[:4096])
         os._exit(1)
@@ -120,6 +124,36 @@ def main() -> None:
             os._exit(0)
         connection = socket.socket(fileno=descriptors[0])
         threading.Thread(target=serve_connection, args=(connect, connection), daemon=True).start()
+
+
+def _open_folder(connect: Callable[[], Any]) -> Any:
+    """The engine writes to standard error why it cannot open a folder, and raises less than that:
+    raise what it has written."""
+    stderr, record = os.dup(2), os.memfd_create("errors")
+    os.dup2(record, 2)
+    try:
+        return connect()
+    except RuntimeError as error:
+        reason = _ERROR_LINE.search(os.pread(record, _MAX_RECORD_BYTES, 0))
+        raise RuntimeError(reason[0].decode(errors="replace") if reason else str(error)) from error
+    finally:
+        os.dup2(stderr, 2)
+        os.write(2, os.pread(record, _MAX_RECORD_BYTES, 0))
+        os.close(stderr)
+        os.close(record)
+
+
+def _create_database(session: Any, database: str, folder: Path) -> None:
+    """Create the database unless it exists. Without its list of tables, which is in other files
+    than the events, the folder would look empty: raise RuntimeError instead."""
+    session.query(f"CREATE DATABASE IF NOT EXISTS {database}")
+    if session.query(f"EXISTS TABLE {database}.{EVENTS_TABLE}").bytes().strip() == b"1":
+        return
+    if part := next(folder.glob("store/*/*/*/checksums.txt"), None):
+        raise RuntimeError(
+            f"the definition of the table {EVENTS_TABLE} is missing, although there is data in "
+            f"{part.parent.parent}. Restore a backup."
+        )
 
 
 def import_chdb() -> ModuleType:

@@ -4,6 +4,7 @@ A client handles one call at a time. Every call blocks: run it in a thread.
 """
 
 import logging
+import re
 import socket
 import threading
 import time
@@ -93,6 +94,12 @@ _UNAVAILABLE_REASONS = {
     999: _NO_COORDINATION,
 }
 _TIMEOUT_EXCEEDED, TOO_MANY_ROWS = 159, 396
+# The operating system has refused something, such as a descriptor. No query causes that.
+_SYSTEM_ERROR = re.compile(
+    r"server response: (?:Code: \d+\. DB::Exception: )?Code: \d+\. DB::ErrnoException: "
+    r".*?, strerror: ([\w ]+)",
+    re.DOTALL,
+)
 # Data ends too early: in a file, or in a text that a query converts.
 _END_OF_DATA = (3, 32, 33)
 _READING_FILE = "while reading"
@@ -341,6 +348,11 @@ def translate_error(error: Error | OSError) -> Exception:
         return Unavailable(DAMAGED)
     if code in _UNAVAILABLE_REASONS:
         return Unavailable(_UNAVAILABLE_REASONS[code])
+    if refusal := _SYSTEM_ERROR.search(str(error)):
+        return Unavailable(
+            f"The operating system refuses what the event store needs: {refusal[1]}. Check the "
+            "limits of its process (`LimitNOFILE` of systemd, `ulimit -n`) and its disk."
+        )
     if code == _TIMEOUT_EXCEEDED:
         return _build_limit_error(
             "The query takes too long. Query a shorter time range or fewer columns."

@@ -23,7 +23,7 @@ from hedgerow.events.model import Event, EventKey
 from hedgerow.lib.optional_packages import import_package
 from hedgerow.lib.threads import consume_exception, run_in_thread
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.events import replica_schema
+from hedgerow.storage.events import integrity, purge, replica_schema
 from hedgerow.storage.events.clickhouse import (
     INSERT_TIMEOUT_S,
     ClickHousePool,
@@ -37,8 +37,6 @@ from hedgerow.storage.events.column_move import (
     count_unfilled_rows,
     inspect_move,
 )
-from hedgerow.storage.events.integrity import StoreFindings, check_tables, find_set_aside
-from hedgerow.storage.events.purge import delete_project, purge_deleted_rows
 from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
 from hedgerow.storage.events.table_layout import (
     TableLayout,
@@ -98,7 +96,7 @@ class ClickHouseEventStore(CountableEvents):
         """How often damaged files were found: by a failed call, or by the engine at its start."""
         return self._pool.damage_count
 
-    async def check(self) -> StoreFindings:
+    async def check(self) -> integrity.StoreFindings:
         """Look for missing columns and damaged parts. A server checks its files itself. Raises
         OperatorError if it refuses that, for example for lack of rights."""
         try:
@@ -207,9 +205,11 @@ class ClickHouseEventStore(CountableEvents):
 
         def run() -> None:
             with self._client() as (client, layout):
-                purge_deleted_rows(client, layout)
+                purge.purge_deleted_rows(client, layout, is_embedded=self._pool.is_embedded)
 
         await run_in_thread(run)
+        if self._pool.is_embedded:
+            await purge.wait_until_removed(partial(self.run, purge.list_replaced_parts))
 
     async def delete_project(self, project_id: ProjectId) -> int:
         """Delete the events and the replicas of a project from the files. Return the number of
@@ -217,7 +217,7 @@ class ClickHouseEventStore(CountableEvents):
 
         def run() -> int:
             with self._client() as (client, layout):
-                return delete_project(client, layout, project_id)
+                return purge.delete_project(client, layout, project_id)
 
         return await run_in_thread(run)
 
@@ -249,6 +249,8 @@ class ClickHouseEventStore(CountableEvents):
             return self._layout
 
     def _prepare_tables(self, client: Client) -> TableLayout:
+        if self._pool.is_embedded and integrity.empty_incomplete_replicas(client):
+            _log.warning("replicas of persons were damaged and are built again")
         layout = prepare_tables(client, is_only_user=self._pool.is_embedded)
         self._is_moved = _has_moved(client, layout)
         if self._pool.is_embedded:
@@ -257,11 +259,11 @@ class ClickHouseEventStore(CountableEvents):
         return layout
 
     def _report_set_aside(self, client: Client) -> None:
-        if self._pool.is_embedded and (folders := find_set_aside(client)):
-            self._pool.damage_count += len(folders)
+        if self._pool.is_embedded and (parts := integrity.find_set_aside(client)):
+            self._pool.damage_count += len(parts)
             _log.error(
                 "the event store has put damaged files aside: their events are missing",
-                folders=folders,
+                folders=[part.folder for part in parts],
                 remedy="Run `hedgerow doctor`.",
             )
 
@@ -276,10 +278,10 @@ class ClickHouseEventStore(CountableEvents):
         with self._client() as (client, _):
             return fetch_rows(client, sql, dict(parameters), **settings)
 
-    def _check(self) -> StoreFindings:
+    def _check(self) -> integrity.StoreFindings:
         # Without `_client`, which creates missing tables.
         with self._pool.client() as client:
-            findings = check_tables(client, reads_files=self._pool.is_embedded)
+            findings = integrity.check_tables(client, reads_files=self._pool.is_embedded)
             if (layout := find_layout(client)) is None:
                 return findings
             move = inspect_move(client, layout)
@@ -497,7 +499,7 @@ class _Condition:
 
 
 def _check_events(client: Client, problem: str) -> None:
-    if damaged := check_tables(client, reads_files=True).damaged:
+    if damaged := integrity.check_tables(client, reads_files=True).damaged:
         raise OperatorError(f"{problem}: {'; '.join(damaged[:MAX_LISTED_PARTS])}.")
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from clickhouse_connect.driver.client import Client
@@ -20,38 +20,75 @@ _COLUMNS = """
 _PARTS = """
     SELECT table, path FROM system.parts WHERE active AND database = currentDatabase()
 """
+_TABLES = "SELECT name FROM system.tables WHERE database = currentDatabase()"
 # The engine puts such parts aside when it starts. Their rows are missing from results.
 _SET_ASIDE = """
-    SELECT table, path FROM system.detached_parts
+    SELECT table, name, path FROM system.detached_parts
     WHERE database = currentDatabase() AND startsWith(reason, 'broken')
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetAsidePart:
+    table: str
+    name: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFindings:
     """Missing tables, columns and indexes; folders of damaged parts with the engine's reason; and
-    folders of damaged parts that the engine has put aside. How many events lack typed columns, and
-    why they cannot be moved."""
+    folders of damaged parts that the engine has put aside. Those of replicas are listed apart: they
+    can be built again. How many events lack typed columns, and why they cannot be moved."""
 
     missing: list[str]
     damaged: list[str]
     set_aside: list[str]
+    damaged_replicas: list[str] = field(default_factory=list)
+    set_aside_replicas: list[str] = field(default_factory=list)
     unmoved: int = 0
     move_problem: str = ""
 
 
 def check_tables(client: Client, *, reads_files: bool) -> StoreFindings:
     """With `reads_files`, read all files and compare them with their checksums."""
+    damaged = list(_find_damaged(client)) if reads_files else []
+    set_aside = find_set_aside(client)
+    replicas = replica_schema.TABLES
     return StoreFindings(
         missing=list(_find_missing(client)),
-        damaged=list(_find_damaged(client)) if reads_files else [],
-        set_aside=find_set_aside(client),
+        damaged=[folder for table, folder in damaged if table not in replicas],
+        set_aside=[part.folder for part in set_aside if part.table not in replicas],
+        damaged_replicas=[folder for table, folder in damaged if table in replicas],
+        set_aside_replicas=[part.folder for part in set_aside if part.table in replicas],
     )
 
 
-def find_set_aside(client: Client) -> list[str]:
-    """List the folders of damaged parts that the engine has put aside."""
-    return [row["path"] for row in fetch_rows(client, _SET_ASIDE, {})]
+def find_set_aside(client: Client) -> list[SetAsidePart]:
+    """List the damaged parts that the engine has put aside."""
+    return [
+        SetAsidePart(table=row["table"], name=row["name"], folder=row["path"])
+        for row in fetch_rows(client, _SET_ASIDE, {})
+    ]
+
+
+def empty_incomplete_replicas(client: Client) -> bool:
+    """Empty all replicas if files of one are lost, so that all are built again. Return whether they
+    were. Rows that remain would make the others look complete."""
+    tables = {row["name"] for row in fetch_rows(client, _TABLES, {})}
+    existing = tables.intersection(replica_schema.TABLES)
+    set_aside = [part for part in find_set_aside(client) if part.table in existing]
+    if not existing or (len(existing) == len(replica_schema.TABLES) and not set_aside):
+        return False
+    for table in sorted(existing):
+        client.command(f"TRUNCATE TABLE {table}", settings={"max_table_size_to_drop": 0})
+    # Last, so that a crash repeats it.
+    for part in set_aside:
+        client.command(
+            f"ALTER TABLE {part.table} DROP DETACHED PART '{part.name}'",
+            settings={"allow_drop_detached": 1},
+        )
+    return True
 
 
 def _find_missing(client: Client) -> Iterator[str]:
@@ -70,7 +107,8 @@ def _find_missing(client: Client) -> Iterator[str]:
                 yield f"{name} of table {table}" if " " in name else f"column {table}.{name}"
 
 
-def _find_damaged(client: Client) -> Iterator[str]:
+def _find_damaged(client: Client) -> Iterator[tuple[str, str]]:
+    """Yield the table and the folder of each damaged part."""
     paths: dict[tuple[str, str], str] = {}
     for row in fetch_rows(client, _PARTS, {}):
         paths[row["table"], row["path"].rstrip("/").rpartition("/")[2]] = row["path"]
@@ -78,7 +116,7 @@ def _find_damaged(client: Client) -> Iterator[str]:
         for part in _check_table(client, table):
             if not part["is_passed"]:
                 where = paths.get((table, part["part_path"]), part["part_path"])
-                yield f"{where} ({part['message'] or 'unreadable'})"
+                yield table, f"{where} ({part['message'] or 'unreadable'})"
 
 
 def _check_table(client: Client, table: str) -> list[dict[str, Any]]:

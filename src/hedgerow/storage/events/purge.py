@@ -4,8 +4,13 @@ DELETE only marks rows, and a deleted replica is a row that hides others: ClickH
 when it merges the parts next, which may be never.
 """
 
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
 from clickhouse_connect.driver.client import Client
 
+from hedgerow.errors import Unavailable
 from hedgerow.storage.events import replica_schema
 from hedgerow.storage.events.clickhouse import fetch_rows
 from hedgerow.storage.events.schema import TABLE
@@ -13,9 +18,12 @@ from hedgerow.storage.events.table_layout import TableLayout
 
 # Until all replicas have written their parts again.
 _SYNC = "SETTINGS mutations_sync = 2"
+# The embedded engine removes replaced parts every 30 seconds, unless a query still reads them.
+REMOVAL_TIMEOUT_S = 900.0
+REMOVAL_POLL_S = 2.0
 
 
-def purge_deleted_rows(client: Client, layout: TableLayout) -> None:
+def purge_deleted_rows(client: Client, layout: TableLayout, *, is_embedded: bool) -> None:
     """Write the parts that contain deleted rows again, without them."""
     for partition_id in _list_masked_partitions(client, layout):
         client.command(
@@ -25,6 +33,29 @@ def purge_deleted_rows(client: Client, layout: TableLayout) -> None:
     for table in replica_schema.TABLES:
         if _has_deleted_rows(client, table):
             _purge_replicas(client, layout, table)
+    if is_embedded:
+        _forget_deletions(client)
+
+
+def list_replaced_parts(client: Client) -> set[tuple[str, str]]:
+    """List the tables and names of parts that were replaced and are still on the disk."""
+    sql = """
+        SELECT table, name FROM system.parts
+        WHERE NOT active AND database = currentDatabase() AND table IN {tables:Array(String)}
+    """
+    rows = fetch_rows(client, sql, {"tables": [TABLE, *replica_schema.TABLES]})
+    return {(row["table"], row["name"]) for row in rows}
+
+
+async def wait_until_removed(list_parts: Callable[[], Awaitable[set[tuple[str, str]]]]) -> None:
+    """Wait until the parts that are replaced by now have left the disk. Raises Unavailable."""
+    replaced = await list_parts()
+    deadline = time.monotonic() + REMOVAL_TIMEOUT_S
+    while replaced:
+        if time.monotonic() > deadline:
+            raise Unavailable("The event store has not removed its replaced files yet.")
+        await asyncio.sleep(REMOVAL_POLL_S)
+        replaced &= await list_parts()
 
 
 def delete_project(client: Client, layout: TableLayout, project_id: int) -> int:
@@ -71,3 +102,11 @@ def _purge_replicas(client: Client, layout: TableLayout, table: str) -> None:
         " MODIFY SETTING allow_experimental_replacing_merge_with_cleanup = 1"
     )
     client.command(f"OPTIMIZE TABLE {table}{layout.on_cluster} FINAL CLEANUP")
+
+
+def _forget_deletions(client: Client) -> None:
+    """Remove the statements of finished deletions, which name distinct ids: the engine keeps the
+    last 100 in files. Not on a server, where other replicas may have yet to run them."""
+    client.command(
+        f"KILL MUTATION WHERE database = currentDatabase() AND table = '{TABLE}' AND is_done SYNC"
+    )

@@ -3,12 +3,14 @@
 A failing migration leaves the database unchanged. A database of a newer Hedgerow is rejected.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
 
 from sqlalchemy import Connection, exists, insert, select, text
+from sqlalchemy.exc import DBAPIError
 
 from hedgerow.errors import OperatorError
 from hedgerow.people.logins import build_link
@@ -35,6 +37,7 @@ LOCK_TIMEOUT_S = 1.0
 # No later migration was changed or skipped: a test pins them.
 LAST_CHANGED_MIGRATION = "0017"
 SKIPPED_MIGRATIONS_MODULE = "hedgerow.storage.migrations.skipped_migrations"
+_CONFLICT = re.compile("already exists|duplicate column", re.IGNORECASE)
 DATABASE_NOT_EMPTY = (
     "The database already holds an installation. Create an empty database and set "
     "HEDGEROW_DATABASE_URL to it."
@@ -97,11 +100,28 @@ def _upgrade(connection: Connection, target: str = "head") -> SchemaState:
     if not before.is_current:
         config = build_alembic_config()
         config.attributes["connection"] = connection
-        # Imported on demand: a database that is current needs none of it.
-        import_module("alembic.command").upgrade(config, target)
+        with _explain_conflicts(before.at):
+            # Imported on demand: a database that is current needs none of it.
+            import_module("alembic.command").upgrade(config, target)
     if target == "head":
         check_columns(connection)
     return before
+
+
+@contextmanager
+def _explain_conflicts(at: str | None) -> Iterator[None]:
+    """Between two releases, branches had different migrations of the same number."""
+    try:
+        yield
+    except DBAPIError as error:
+        reason = str(error.orig).partition("\n")[0]
+        if not _CONFLICT.search(reason):
+            raise
+        raise OperatorError(
+            f"The database is at migration {at or 'none'}, and the next ones do not fit: {reason}. "
+            "An unreleased version of Hedgerow, or another program, has changed it: use that "
+            "version, or restore a backup."
+        ) from error
 
 
 def _create_installation_if_empty(connection: Connection, keys: InitialKeys, now: datetime) -> bool:

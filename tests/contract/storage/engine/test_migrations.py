@@ -225,6 +225,17 @@ def test_a_missing_part_of_the_schema_is_named(
         prepare_database(place, FIRST, NOW)
 
 
+def test_a_database_of_other_migrations_is_rejected_and_unchanged(
+    place: DatabaseLocation,
+) -> None:
+    """As of an unreleased version whose migration 0040 was another one."""
+    migrate_only_to(place, "0040")
+    run_sql(place, "CREATE TABLE inbox_positions (id INTEGER)")
+    with pytest.raises(OperatorError, match=r"at migration 0040.*inbox_positions.*unreleased"):
+        migrate(place)
+    assert inspect_schema(place).at == "0040"
+
+
 def test_newer_database_is_rejected_and_unchanged(place: DatabaseLocation) -> None:
     prepare_database(place, FIRST, NOW)
     run_sql(place, "UPDATE alembic_version SET version_num = '9999'")

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 from clickhouse_connect.driver._backendclient import SyncBackendClient
+from clickhouse_connect.driver.httpclient import HttpClient
 
 from hedgerow.errors import Invalid, OperatorError, Unavailable
 from hedgerow.events.model import Event, EventKey, PersonMode
@@ -342,6 +343,25 @@ async def test_workers_that_send_the_same_block_store_it_once(
 
 def _by_key(events: list[Event]) -> dict[EventKey, Event]:
     return {(each.project_id, each.uuid): each for each in events}
+
+
+async def test_inserts_do_not_depend_on_the_settings_of_the_server(
+    events: ClickHouseEventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[dict[str, Any]] = []
+    insert = HttpClient.raw_insert
+
+    def record(client: HttpClient, *arguments: Any, **options: Any) -> Any:
+        sent.append(options["settings"])
+        return insert(client, *arguments, **options)
+
+    monkeypatch.setattr(HttpClient, "raw_insert", record)
+    assert await events.append([event()]) == 1
+    (settings,) = sent
+    durable = {"async_insert": 0, "insert_quorum": "auto", "insert_quorum_parallel": 1}
+    once = {"insert_deduplicate": 1, "distributed_foreground_insert": 1}
+    assert {**durable, **once}.items() <= settings.items()
+    assert settings["insert_deduplication_token"]
 
 
 async def test_servers_with_tables_of_their_own_are_refused(

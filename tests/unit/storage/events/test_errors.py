@@ -25,6 +25,31 @@ def test_error_of_the_server_is_unavailable(code: int, reason: str) -> None:
     assert reason in translated.detail
 
 
+NO_PIPE = (
+    "Received ClickHouse exception, code: 298, server response: Code: 298. DB::ErrnoException: "
+    "Cannot create pipe: , errno: 24, strerror: Too many open files. (CANNOT_PIPE)"
+)
+NO_EPOLL = (
+    "Received ClickHouse exception, code: 573, server response: Code: 573. DB::Exception: Code: "
+    "573. DB::ErrnoException: Cannot open epoll descriptor: , errno: 24, strerror: Too many open "
+    "files: data for INSERT was parsed from file. (EPOLL_ERROR) (version 26.9.2.1). (EPOLL_ERROR)"
+)
+
+
+@pytest.mark.parametrize(("code", "text"), [(298, NO_PIPE), (573, NO_EPOLL)])
+def test_a_refusal_of_the_operating_system_is_unavailable(code: int, text: str) -> None:
+    translated = translate_error(DatabaseError(text, code=code))
+    assert isinstance(translated, Unavailable)
+    assert "Too many open files" in translated.detail
+
+
+def test_a_text_of_a_query_is_no_refusal_of_the_operating_system() -> None:
+    quoted = "DB::ErrnoException: , errno: 24, strerror: Too many open files"
+    text = f"server response: Code: 6. DB::Exception: Cannot parse string '{quoted}' as Float64"
+    error = DatabaseError(text, code=6)
+    assert translate_error(error) is error
+
+
 def test_exceeded_time_limit_is_invalid() -> None:
     assert isinstance(translate_error(DatabaseError("slow", code=159)), Invalid)
 
