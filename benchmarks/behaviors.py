@@ -113,7 +113,7 @@ def measure(filters: Sequence[dict[str, Any]]) -> tuple[float, float]:
     with TemporaryDirectory() as folder:
         place = DatabaseLocation(url="", path=Path(folder) / "hedgerow.db", timeout_s=5)
         keys = InitialKeys(project_key="phc_a-project-key-for-this", personal_key="phx_a-key")
-        prepare_database(place, keys, NOW)
+        prepare_database(place, keys, lambda: NOW)
         with create_sync_engine(place).connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             add_behaviors(connection, filters)

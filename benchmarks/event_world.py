@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sqlalchemy import insert
 
 from hedgerow.ingestion.persons import loaded_state
+from hedgerow.lib.clock import utc_now
 from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import (
@@ -87,7 +88,7 @@ async def generate(data: Path, rows: int, copies: int = 1) -> None:
     each month, are then attached so often."""
     place = DatabaseLocation(url="", path=data / "hedgerow.db", timeout_s=5)
     keys = InitialKeys(project_key=PROJECT_KEY, personal_key=PERSONAL_KEY)
-    prepare_database(place, keys, datetime.now(UTC))
+    prepare_database(place, keys, utc_now)
     _people(place)
     events = open_event_store(EventStoreLocation(url="", folder=data / "events", timeout_s=5))
     await events.prepare()

@@ -74,7 +74,7 @@ class Kind:
 
 def create_database(postgres: PostgresTestServer) -> DatabaseLocation:
     place = DatabaseLocation(url=postgres.create_database(), path=Path(), timeout_s=30)
-    prepare_database(place, InitialKeys(project_key="phc_a", personal_key="phx_a"), utc_now())
+    prepare_database(place, InitialKeys(project_key="phc_a", personal_key="phx_a"), utc_now)
     return place
 
 

@@ -97,7 +97,7 @@ def measure(
 def measure_store(folder: Path) -> None:
     place = DatabaseLocation(url="", path=folder / "hedgerow.db", timeout_s=5)
     keys = InitialKeys(project_key="phc_a-project-key-for-this", personal_key="phx_a-personal-key")
-    prepare_database(place, keys, NOW)
+    prepare_database(place, keys, lambda: NOW)
     events = [event(number, dict(PAGE)) for number in range(EVENTS)]
     changing = [event(number, {**PAGE, "$set": {"visits": 1}}) for number in range(EVENTS)]
     with create_sync_engine(place).connect() as connection:

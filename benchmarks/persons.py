@@ -145,7 +145,7 @@ async def walk(persons: SqlPersonStore, count: int) -> None:
 async def run(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = DatabaseLocation(url="", path=Path(folder) / "hedgerow.db", timeout_s=20)
-        prepare_database(place, KEYS, NOW)
+        prepare_database(place, KEYS, lambda: NOW)
         fill(place.path, count)
         workers = FunctionPool(WORKER_LIMITS)
         database = open_database(place)

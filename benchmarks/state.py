@@ -109,7 +109,7 @@ def main() -> None:
         folder = Path(name)
         place = DatabaseLocation(url="", path=folder / "hedgerow.db", timeout_s=5)
         keys = generate_initial_keys("", "")
-        prepare_database(place, keys, utc_now())
+        prepare_database(place, keys, utc_now)
         uvloop.run(group_commit(folder, place))
         uvloop.run(key_check(place, keys.personal_key))
 

@@ -269,7 +269,9 @@ def _read(batch: Sequence[dict[str, Any]], now: datetime) -> CaptureBatch:
 @pytest.fixture
 async def world(tmp_path: Path, clickhouse: ClickHouseTestServer) -> AsyncIterator[World]:
     place = DatabaseLocation(url="", path=tmp_path / "hedgerow.db", timeout_s=5)
-    prepare_database(place, InitialKeys(project_key=PROJECT_KEY, personal_key=PERSONAL_KEY), NOW)
+    prepare_database(
+        place, InitialKeys(project_key=PROJECT_KEY, personal_key=PERSONAL_KEY), lambda: NOW
+    )
     write_rows(tmp_path, flags, [{"key": COUNTED_FLAG, "filters": build_filters()}])
     opened = World(
         database=open_database(place),

@@ -14,7 +14,7 @@ from tests.contract.flags.test_rollouts import (
     read_percentage,
     read_plan,
 )
-from tests.fault.test_clock import HOUR_S, clock, settings
+from tests.fault.test_clock import HOUR_S, clock, set_clock, settings
 from tests.support.clock_shift import ShiftedClock
 from tests.support.live import LiveServer, wait_for
 
@@ -82,19 +82,19 @@ def test_scheduled_changes_are_made_once(
         schedule(
             client, daily, HOUR_S / 2, is_recurring=True, recurrence_interval="daily", payload=TURN
         )
-        clock.set(-HOUR_S)
+        set_clock(clock, client, -HOUR_S)
         await_pass(client, "after-back", -HOUR_S)
         assert [count_executions(client, flag) for flag in (once, daily)] == [0, 0]
-        clock.set(DAY_S)
+        set_clock(clock, client, DAY_S)
         wait_for(lambda: not is_pending(client, once), at_most_s=AT_MOST_S)
         await_pass(client, "after-forward", DAY_S)
         # What recurs is made up for once, and goes on.
         assert [count_executions(client, flag) for flag in (once, daily)] == [1, 1]
         schedule(client, later, DAY_S + 60)
-        clock.set(DAY_S - HOUR_S)
+        set_clock(clock, client, DAY_S - HOUR_S)
         await_pass(client, "after-back-again", DAY_S - HOUR_S)
         assert [count_executions(client, flag) for flag in (once, daily, later)] == [1, 1, 0]
-        clock.set(2 * DAY_S)
+        set_clock(clock, client, 2 * DAY_S)
         wait_for(lambda: not is_pending(client, later), at_most_s=AT_MOST_S)
         await_pass(client, "at-last", 2 * DAY_S)
         assert [count_executions(client, flag) for flag in (once, daily, later)] == [1, 2, 1]
@@ -130,7 +130,7 @@ def test_no_step_ends_without_a_look(
         going = make_plan(client, **common, on_no_data="advance")
         expose(client, harmful, is_harmful=True)
         wait_for(lambda: has(client, harmful, "checked"), at_most_s=AT_MOST_S)
-        clock.set(DAY_S)
+        set_clock(clock, client, DAY_S)
         wait_for(lambda: read_plan(client, harmful)["state"] != "running", at_most_s=AT_MOST_S)
         assert read_plan(client, harmful)["state"] == "rolled_back"
         assert not has(client, harmful, "advanced")
@@ -142,13 +142,13 @@ def test_no_step_ends_without_a_look(
         wait_for(lambda: has(client, going, "advanced"), at_most_s=AT_MOST_S)
         wait_for(lambda: count_checks(client, going, 1) >= 1, at_most_s=AT_MOST_S)
         assert (read_percentage(client, going), count(client, going, "advanced")) == (50, 1)
-        clock.set(DAY_S - HOUR_S)
+        set_clock(clock, client, DAY_S - HOUR_S)
         set_back = "The clock was set back, so that the step begins again."
         wait_for(lambda: set_back in read_plan(client, going)["reason"], at_most_s=AT_MOST_S)
         checks = count_checks(client, going, 1)
         wait_for(lambda: count_checks(client, going, 1) > checks, at_most_s=AT_MOST_S)
         assert (read_percentage(client, going), count(client, going, "advanced")) == (50, 1)
-        clock.set(2 * DAY_S)
+        set_clock(clock, client, 2 * DAY_S)
         wait_for(lambda: count(client, going, "advanced") == 2, at_most_s=AT_MOST_S)
         assert read_percentage(client, going) == 100
 

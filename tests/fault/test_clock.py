@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -11,6 +13,7 @@ import pytest
 
 from tests.support.clock_shift import ShiftedClock
 from tests.support.live import PROJECT_KEY, LiveServer, wait_for
+from tests.support.postgres import PostgresTestServer
 from tests.support.receiver import PlannedResponse, Receiver
 
 HOUR_S = 3600
@@ -19,18 +22,41 @@ EVENTS = 8
 
 
 @pytest.fixture
-def clock(tmp_path: Path) -> Iterator[ShiftedClock]:
-    clock = ShiftedClock(tmp_path)
-    with patch.dict(os.environ, clock.environment):
-        yield clock
+def clock() -> Iterator[ShiftedClock]:
+    with TemporaryDirectory(prefix="hr-clock-") as folder:
+        # As root, PostgreSQL runs as another user, who cannot read pytest's directory.
+        Path(folder).chmod(0o755)
+        clock = ShiftedClock(Path(folder))
+        with patch.dict(os.environ, clock.environment):
+            yield clock
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def settings(request: pytest.FixtureRequest) -> dict[str, str]:
+def settings(request: pytest.FixtureRequest, clock: ShiftedClock) -> Iterator[dict[str, str]]:
+    """PostgreSQL has the same clock, which is the one that counts."""
     settings = {"allow_private_destinations": "true"}
-    if request.param == "postgresql":
-        settings["database_url"] = request.getfixturevalue("postgres").create_migrated_database()
-    return settings
+    if request.param == "sqlite":
+        yield settings
+        return
+    postgres = PostgresTestServer()
+    try:
+        yield {**settings, "database_url": postgres.create_migrated_database()}
+    finally:
+        clock.set(0)
+        postgres.close()
+
+
+def set_clock(clock: ShiftedClock, client: httpx.Client, seconds: int) -> None:
+    """Set the clock, and wait until the service follows it: with PostgreSQL within a second."""
+
+    def follows() -> bool:
+        body = {"name": "Clock", "is_static": True}
+        made = client.post("/api/projects/1/cohorts/", json=body).json()
+        ahead = datetime.fromisoformat(made["created_at"]) - datetime.now(UTC)
+        return abs(ahead - timedelta(seconds=seconds)) < timedelta(seconds=HOUR_S / 2)
+
+    clock.set(seconds)
+    wait_for(follows, at_most_s=60)
 
 
 def add_destination(client: httpx.Client, url: str, **config: Any) -> str:
@@ -69,14 +95,14 @@ def test_a_clock_that_is_set_stops_no_destination(
             add_destination(client, batches.url, batch_size=100, batch_seconds=10)
             capture(client, "before")
             wait_for(lambda: is_paused(client, path), at_most_s=60)
-            clock.set(-HOUR_S)
+            set_clock(clock, client, -HOUR_S)
             del receiver.received[:]
             receiver.decide = lambda _: PlannedResponse()
             wait_for(lambda: count_received(receiver, "before") == EVENTS, at_most_s=60)
             wait_for(lambda: count_received(batches, "before") == EVENTS, at_most_s=60)
             capture(client, "back")
             wait_for(lambda: count_received(receiver, "back") == EVENTS, at_most_s=60)
-            clock.set(HOUR_S)
+            set_clock(clock, client, HOUR_S)
             capture(client, "forward")
             wait_for(lambda: count_received(receiver, "forward") == EVENTS, at_most_s=60)
             receiver.decide = lambda _: PlannedResponse(status=503)

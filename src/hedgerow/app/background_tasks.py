@@ -136,6 +136,12 @@ def build_shared_tasks(container: Container) -> list[PeriodicTask]:
     """Tasks of every process, whether it serves, works or does both."""
     ingestion = container.ingestion
     return [
+        PeriodicTask(
+            name="follow the clock of the database",
+            interval_s=CHECK_INTERVAL_S,
+            run=container.database.follow_clock,
+            has_backoff=False,
+        ),
         *_build_shared_inbox_tasks(ingestion),
         PeriodicTask(
             name="measure inbox lag", interval_s=CHECK_INTERVAL_S, run=ingestion.lag_monitor.refresh
@@ -413,7 +419,7 @@ def _build_delivery_tasks(container: Container) -> list[PeriodicTask]:
 
     watch = ClockWatch(utc_now, time.monotonic)
 
-    async def follow_clock() -> None:
+    async def shorten_waits() -> None:
         newest = await delivery.records.find_last_failure() if watch.is_new else None
         if watch.was_set_back(newest):
             await delivery.records.shorten_waits(utc_now())
@@ -445,7 +451,11 @@ def _build_delivery_tasks(container: Container) -> list[PeriodicTask]:
             interval_s=DELIVERY_LEASE_INTERVAL_S,
             run=delivery.deliverer.renew_leases,
         ),
-        PeriodicTask(name="follow the clock", interval_s=CHECK_INTERVAL_S, run=follow_clock),
+        PeriodicTask(
+            name="shorten waits after the clock was set back",
+            interval_s=CHECK_INTERVAL_S,
+            run=shorten_waits,
+        ),
         PeriodicTask(name="delete old deliveries", interval_s=HOUR_S, run=delete_old),
         PeriodicTask(
             name="complete export files",

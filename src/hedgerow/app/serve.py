@@ -96,7 +96,7 @@ async def _run(
     fallback: asyncio.Task[None] | None = None
 
     def prepare() -> bool:
-        return prepare_database(location, keys, utc_now())
+        return prepare_database(location, keys, utc_now)
 
     def report(waiting_for: str) -> None:
         nonlocal fallback

@@ -165,14 +165,14 @@ def open_stores(place: DatabaseLocation) -> Stores:
 @pytest.fixture(scope="session")
 def prepared_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("prepared_location") / "hedgerow.db"
-    prepare_database(DatabaseLocation(url="", path=path, timeout_s=20), FIRST, NOW)
+    prepare_database(DatabaseLocation(url="", path=path, timeout_s=20), FIRST, lambda: NOW)
     return path
 
 
 @pytest.fixture(scope="session")
 def prepared_database(postgres: PostgresTestServer) -> str:
     url = postgres.create_database()
-    prepare_database(DatabaseLocation(url=url, path=Path(), timeout_s=20), FIRST, NOW)
+    prepare_database(DatabaseLocation(url=url, path=Path(), timeout_s=20), FIRST, lambda: NOW)
     return url
 
 

@@ -4,7 +4,6 @@ import os
 import platform
 import shutil
 import stat
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from hedgerow import __version__
 from hedgerow.app.state import WRONG_ENCRYPTION_KEY, ensure_data_dir, state_location
 from hedgerow.errors import AppError, OperatorError
-from hedgerow.lib.clock import utc_now
+from hedgerow.lib.clock import read_machine_clock
 from hedgerow.outbound.geoip import describe_geoip
 from hedgerow.settings import Settings
 from hedgerow.storage.backup.encryption_check import matches_probe
@@ -171,9 +170,9 @@ def _check_engine(location: DatabaseLocation) -> Iterator[CheckResult]:
         is_old = int(version.partition(".")[0]) < MIN_POSTGRES_VERSION
         needed = f": {MIN_POSTGRES_VERSION} or newer is required" if is_old else ""
         yield CheckResult("problem" if is_old else "ok", "engine", f"PostgreSQL {version}{needed}")
-        skew = abs(connection.execute(select(func.now())).scalar_one() - utc_now())
+        skew = abs(connection.execute(select(func.now())).scalar_one() - read_machine_clock())
         is_close = skew < MAX_CLOCK_SKEW
-        advice = "" if is_close else ": set both, for example with NTP"
+        advice = "" if is_close else ". That of the database counts: set both, for example with NTP"
         yield CheckResult(
             "ok" if is_close else "warning",
             "database clock",
@@ -184,6 +183,7 @@ def _check_engine(location: DatabaseLocation) -> Iterator[CheckResult]:
 def _check_clock() -> CheckResult:
     """A clock that shows a time before this file was installed is wrong."""
     installed_at = os.stat(__file__).st_mtime
-    if time.time() < installed_at - 86400:
-        return CheckResult("problem", "clock", f"it shows {utc_now():%Y-%m-%d %H:%M}: set it")
-    return CheckResult("ok", "clock", f"{utc_now():%Y-%m-%d %H:%M:%S} UTC")
+    now = read_machine_clock()
+    if now.timestamp() < installed_at - 86400:
+        return CheckResult("problem", "clock", f"it shows {now:%Y-%m-%d %H:%M}: set it")
+    return CheckResult("ok", "clock", f"{now:%Y-%m-%d %H:%M:%S} UTC")

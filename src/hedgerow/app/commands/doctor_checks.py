@@ -1,12 +1,12 @@
 """The checks of `hedgerow doctor` of waiting work: events, destinations, jobs."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection, func, select
 
 from hedgerow.app.commands.doctor import CheckResult, Verdict
 from hedgerow.app.state import events_folder
+from hedgerow.lib.clock import utc_now
 from hedgerow.lib.text import truncate
 from hedgerow.plugin.component import Family
 from hedgerow.settings import Settings
@@ -51,7 +51,7 @@ class _WorkloadChecks:
         self._connection = connection
         self._settings = settings
         self._format_command = format_command
-        self._now_ms = time.time() * 1000
+        self._now_ms = utc_now().timestamp() * 1000
 
     def run(self) -> Iterator[CheckResult]:
         yield self._check_dead_letters()

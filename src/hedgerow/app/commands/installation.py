@@ -21,7 +21,7 @@ def create_installation(settings: Settings) -> InitialKeys | None:
     exists already."""
     ensure_data_dir(settings.data_dir)
     keys = choose_initial_keys(settings)
-    is_new = apply.prepare_database(state_location(settings), keys, utc_now())
+    is_new = apply.prepare_database(state_location(settings), keys, utc_now)
     load_encryption_keys(settings.encryption_keys, settings.data_dir)
     return keys if is_new else None
 

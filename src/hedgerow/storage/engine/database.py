@@ -5,6 +5,7 @@ against one consistent snapshot, changes in one transaction. `append` is the fas
 rows of many callers share one statement and one commit.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -14,6 +15,14 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 T = TypeVar("T")
 Rows = Sequence[tuple[Any, ...]]
+
+# Unlike the monotonic clock it runs on while the machine sleeps. Not on every system.
+_ELAPSED_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def read_elapsed_s() -> float:
+    """Return seconds since a fixed moment, however the clock of the machine is set."""
+    return time.clock_gettime(_ELAPSED_CLOCK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,6 +94,11 @@ class Database(Protocol):
 
         For queries that nearly every request runs. JSON columns may come back as text.
         """
+        ...
+
+    async def follow_clock(self) -> None:
+        """Compare the clock of this process with that of the database, and take over the latter.
+        SQLite has none."""
         ...
 
     async def version(self) -> str:

@@ -20,6 +20,8 @@ T = TypeVar("T")
 LEASE_S = 7
 
 EXPIRY_SQL = f"clock_timestamp() + interval '{LEASE_S} seconds'"
+# A lease that ends later was acquired before the clock was set back, and does not count.
+VALID_SQL = f"BETWEEN clock_timestamp() AND {EXPIRY_SQL}"
 
 
 class Leases:
@@ -35,7 +37,7 @@ class Leases:
             f"INSERT INTO {name} ({key}, holder, expires_at)"  # noqa: S608 - our own names
             f" VALUES (:key, :holder, {EXPIRY_SQL}) ON CONFLICT ({key})"
             " DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at"
-            f" WHERE {name}.holder = excluded.holder OR {name}.expires_at < clock_timestamp()"
+            f" WHERE {name}.holder = excluded.holder OR {name}.expires_at NOT {VALID_SQL}"
             f" RETURNING {key}"
         )
         self._renew = text(

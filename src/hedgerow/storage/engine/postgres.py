@@ -26,6 +26,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 from sqlalchemy.util import await_only, greenlet_spawn
 
 from hedgerow.errors import Unavailable
+from hedgerow.lib.clock import SHARED_CLOCK
 from hedgerow.lib.workers.sender import current_sender
 from hedgerow.storage.engine.append_groups import AppendGroups
 from hedgerow.storage.engine.database import (
@@ -34,6 +35,7 @@ from hedgerow.storage.engine.database import (
     PreparedInsert,
     PreparedQuery,
     Rows,
+    read_elapsed_s,
 )
 
 T = TypeVar("T")
@@ -56,6 +58,7 @@ TCP_USER_TIMEOUT_MS = 10_000
 # How often connections are replaced while the server accepts no changes: after a failover they lead
 # to the former primary, and a session keeps the setting that it began with.
 READ_ONLY_RECONNECT_S = 1
+_READ_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
 # psycopg reports these as server errors, although a value is too large.
 VALUE_TOO_LARGE_ERRORS = (
     psycopg.errors.ProgramLimitExceeded,
@@ -109,9 +112,24 @@ def create_postgres_engine(url: str, timeout_s: float) -> Engine:
         poolclass=NullPool,
         connect_args={**_build_connect_args(timeout_s), "prepare_threshold": None},
     )
+    event.listen(engine, "connect", _compare_clock)
     settings = _build_settings(timeout_s, idle_s=IDLE_MIGRATION_TIMEOUT_S)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(settings))
     return engine
+
+
+def _compare_clock(connection: Any, _: object) -> None:
+    asked_at_s = read_elapsed_s()
+    found = connection.execute(_READ_CLOCK).fetchone()
+    SHARED_CLOCK.follow(found[0], asked_at_s, read_elapsed_s)
+    connection.rollback()
+
+
+async def _follow_clock(wire: Wire) -> None:
+    asked_at_s = read_elapsed_s()
+    found = await (await wire.execute(_READ_CLOCK)).fetchone()
+    assert found is not None
+    SHARED_CLOCK.follow(found[0], asked_at_s, read_elapsed_s)
 
 
 def build_scan_connection(url: str, timeout_s: float, scan_s: float) -> tuple[dict[str, Any], str]:
@@ -131,7 +149,8 @@ async def has_own_session(wire: Wire) -> bool:
 
 
 async def _prepare_connection(wire: Wire) -> None:
-    """Configure a new connection."""
+    """Configure a new connection, and read the clock before its first statement."""
+    await _follow_clock(wire)
     if not await has_own_session(wire):
         wire.prepare_threshold = None
         return
@@ -247,6 +266,9 @@ class PostgresDatabase(Database):
             return await (await wire.execute(sql, params)).fetchall()
 
         return await self._use(partial(self._run_statement, run))
+
+    async def follow_clock(self) -> None:
+        await self._use(partial(self._run_statement, _follow_clock))
 
     async def version(self) -> str:
         return await self.read(

@@ -168,6 +168,9 @@ class SqliteDatabase(Database):
         except (DBAPIError, sqlite3.Error) as error:
             raise self._drop_reader_after(error) from error
 
+    async def follow_clock(self) -> None:
+        """Do nothing: the clock of the machine is that of its only process."""
+
     async def version(self) -> str:
         return await self.read(
             lambda connection: str(

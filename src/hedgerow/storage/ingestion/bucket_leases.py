@@ -6,13 +6,12 @@ stores: a worker that takes over repeats the same batch, and the event store rec
 the previous holder is still sending it.
 """
 
-import time
 from collections.abc import Sequence
 from uuid import uuid4
 
-from sqlalchemy import Connection, delete, func, select, text, update
+from sqlalchemy import Connection, delete, func, text, update
 
-from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.database import Database, read_elapsed_s
 from hedgerow.storage.engine.leases import UncancelledWrites
 from hedgerow.storage.tables.ingestion import inbox_leases, inbox_workers
 
@@ -20,10 +19,10 @@ from hedgerow.storage.tables.ingestion import inbox_leases, inbox_workers
 # leases every second, also while it stores a batch. Taking over too early does no harm.
 LEASE_S = 5
 EXPIRY_SQL = f"clock_timestamp() + interval '{LEASE_S} seconds'"
+# A lease that ends later was acquired before the clock was set back, and does not count.
+VALID_SQL = f"BETWEEN clock_timestamp() AND {EXPIRY_SQL}"
 # How often a worker counts the others.
 BALANCE_INTERVAL_S = 1.0
-# Unlike the monotonic clock it runs on while the machine sleeps. Not on every system.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 _ACQUIRE = text(
     "INSERT INTO inbox_leases (bucket, holder, expires_at, last_id)"  # noqa: S608 - our own names
@@ -32,7 +31,7 @@ _ACQUIRE = text(
     " CASE WHEN EXISTS (SELECT 1 FROM ready_events AS r WHERE r.bucket = inbox_leases.bucket"
     " AND r.id <= inbox_leases.last_id) THEN inbox_leases.last_id ELSE excluded.last_id END"
     " WHERE inbox_leases.holder = excluded.holder"
-    " OR inbox_leases.expires_at < clock_timestamp() RETURNING last_id"
+    f" OR inbox_leases.expires_at NOT {VALID_SQL} RETURNING last_id"
 )
 _RENEW = text(
     f"UPDATE inbox_leases SET expires_at = {EXPIRY_SQL}"  # noqa: S608 - our own names
@@ -43,7 +42,14 @@ _REGISTER = text(
     f" VALUES (:holder, {EXPIRY_SQL}) ON CONFLICT (holder)"
     " DO UPDATE SET expires_at = excluded.expires_at"
 )
-_FORGET = text("DELETE FROM inbox_workers WHERE expires_at < clock_timestamp() - interval '1 hour'")
+_FORGET = text(
+    "DELETE FROM inbox_workers WHERE expires_at NOT BETWEEN"  # noqa: S608 - our own names
+    f" clock_timestamp() - interval '1 hour' AND {EXPIRY_SQL}"
+)
+_COUNT = text(
+    "SELECT count(*), count(*) FILTER (WHERE holder < :holder)"  # noqa: S608 - our own names
+    f" FROM inbox_workers WHERE expires_at {VALID_SQL}"
+)
 
 
 class BucketLeases:
@@ -61,7 +67,7 @@ class BucketLeases:
     async def balance(self) -> None:
         """Count the workers, and release the buckets that are not this worker's share any more.
         Call this while no batch is being stored."""
-        if _now() < self._next_balance:
+        if read_elapsed_s() < self._next_balance:
             return
         if not self._is_registered:
             self._is_registered = True
@@ -72,15 +78,13 @@ class BucketLeases:
             await self._writes.run(lambda connection: self._expire(connection, excess))
         for bucket in excess:
             del self._expiries[bucket]
-        self._next_balance = _now() + BALANCE_INTERVAL_S
+        self._next_balance = read_elapsed_s() + BALANCE_INTERVAL_S
 
     def _register(self, connection: Connection) -> tuple[int, int]:
         """Return the number of workers, and this worker's position among them."""
         connection.execute(_REGISTER, {"holder": self._holder})
-        is_before = func.count().filter(inbox_workers.c.holder < self._holder)
-        is_alive = inbox_workers.c.expires_at >= func.clock_timestamp()
-        found = connection.execute(select(func.count(), is_before).where(is_alive)).one()
-        return max(1, found[0]), found[1]
+        workers, before = connection.execute(_COUNT, {"holder": self._holder}).one()
+        return max(1, workers), before
 
     def is_assigned(self, bucket: int) -> bool:
         return bucket % self._workers == self._position
@@ -89,7 +93,7 @@ class BucketLeases:
         """Acquire or renew the lease of a bucket, to store its rows up to `last_id`. Return the
         last row to store: that of an unfinished batch, or `last_id`. None if another worker holds
         the bucket, or should."""
-        now = _now()
+        now = read_elapsed_s()
         if not self.is_assigned(bucket):
             return None
         values = {"bucket": bucket, "holder": self._holder, "last_id": last_id}
@@ -104,13 +108,13 @@ class BucketLeases:
 
     def is_held(self, bucket: int) -> bool:
         """Return whether no other process can hold the bucket at this moment."""
-        return self._expiries.get(bucket, 0.0) > _now()
+        return self._expiries.get(bucket, 0.0) > read_elapsed_s()
 
     async def renew(self) -> None:
         """Renew the leases that have not expired."""
         if not self._expiries:
             return
-        now, values = _now(), {"holder": self._holder}
+        now, values = read_elapsed_s(), {"holder": self._holder}
 
         def change(connection: Connection) -> Sequence[int]:
             connection.execute(_REGISTER, values)
@@ -136,7 +140,3 @@ class BucketLeases:
         ours = (inbox_leases.c.holder == self._holder) & inbox_leases.c.bucket.in_(buckets)
         ended = func.clock_timestamp() - text("interval '1 millisecond'")
         connection.execute(update(inbox_leases).where(ours).values(holder="", expires_at=ended))
-
-
-def _now() -> float:
-    return time.clock_gettime(_CLOCK)

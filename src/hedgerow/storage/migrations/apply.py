@@ -13,6 +13,7 @@ from sqlalchemy import Connection, exists, insert, select, text
 from sqlalchemy.exc import DBAPIError
 
 from hedgerow.errors import OperatorError
+from hedgerow.lib.clock import Clock
 from hedgerow.people.logins import build_link
 from hedgerow.people.passwords import hash_password
 from hedgerow.projects.activity import SYSTEM
@@ -50,14 +51,14 @@ def migrate(location: DatabaseLocation) -> SchemaState:
         return _upgrade(connection)
 
 
-def prepare_database(location: DatabaseLocation, keys: InitialKeys, now: datetime) -> bool:
+def prepare_database(location: DatabaseLocation, keys: InitialKeys, clock: Clock) -> bool:
     """Migrate, and create the first project and keys in an empty installation.
 
     Returns True if it was empty; only then `keys` are stored and valid.
     """
     with _exclusive_transaction(location) as connection:
         _upgrade(connection)
-        return _create_installation_if_empty(connection, keys, now)
+        return _create_installation_if_empty(connection, keys, clock())
 
 
 @contextmanager

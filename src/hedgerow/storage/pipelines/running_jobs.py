@@ -28,7 +28,7 @@ from hedgerow.pipelines.model import Job, JobId, JobStatus, Record
 from hedgerow.storage.deliveries.logs import add_log_lines
 from hedgerow.storage.deliveries.new_deliveries import add_deliveries
 from hedgerow.storage.engine.database import Database, PreparedQuery
-from hedgerow.storage.engine.leases import LEASE_S
+from hedgerow.storage.engine.leases import EXPIRY_SQL
 from hedgerow.storage.pipelines import import_states
 from hedgerow.storage.pipelines.jobs import COLUMNS, decode_job
 from hedgerow.storage.pipelines.records import decode_record
@@ -219,14 +219,12 @@ class SqlRunningJobStore(JobLeaseStore):
     def _is_free(self) -> ColumnElement[bool]:
         if self._is_single_process:
             return or_(table.c.holder.is_(None), table.c.holder != self._holder)
-        return or_(table.c.holder.is_(None), table.c.expires_at < func.clock_timestamp())
+        # A lease that ends later was acquired before the clock was set back, and does not count.
+        valid = table.c.expires_at.between(func.clock_timestamp(), text(EXPIRY_SQL))
+        return or_(table.c.holder.is_(None), ~valid)
 
     def _lease_expiry(self, now: datetime | None) -> Any:
-        return (
-            now
-            if self._is_single_process
-            else text(f"clock_timestamp() + interval '{LEASE_S} seconds'")
-        )
+        return now if self._is_single_process else text(EXPIRY_SQL)
 
 
 def _can_run(types_requiring_enabled: Sequence[str]) -> ColumnElement[bool]:

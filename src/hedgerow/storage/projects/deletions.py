@@ -34,7 +34,9 @@ LEASE_S = 30
 _ACQUIRE = text(
     "UPDATE project_deletions SET holder = :holder,"
     " expires_at = clock_timestamp() + make_interval(secs => :lease_s) WHERE project_id = :id"
-    " AND (holder IS NULL OR holder = :holder OR expires_at < clock_timestamp())"
+    # A lease that ends later was acquired before the clock was set back, and does not count.
+    " AND (holder IS NULL OR holder = :holder OR expires_at NOT BETWEEN clock_timestamp()"
+    " AND clock_timestamp() + make_interval(secs => :lease_s))"
     " RETURNING project_id"
 )
 _COUNTED = {

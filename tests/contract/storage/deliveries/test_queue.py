@@ -39,7 +39,14 @@ from hedgerow.storage.deliveries.queue import UNREADABLE_EVENT_ERROR, SqlDeliver
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.pipelines.notifications import SqlNotificationStore
 from hedgerow.storage.tables import deliveries, group_types, groups
-from tests.contract.storage.conftest import DEFAULT_PROJECT, LATER, NOW, Stores, edit_record
+from tests.contract.storage.conftest import (
+    DEFAULT_PROJECT,
+    LATER,
+    NOW,
+    Stores,
+    edit_record,
+    run_sql,
+)
 from tests.contract.storage.ingestion.test_inbox import build_captured_event, decide
 
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -175,6 +182,10 @@ async def test_one_process_at_a_time_holds_a_queue(stores: Stores, other_stores:
     await records.release()
     assert await others.acquire(id)
     assert not await records.acquire(id)
+    # The clock of the database is set back.
+    later = "UPDATE delivery_leases SET expires_at = expires_at + interval '1 hour'"
+    run_sql(stores.location, later)
+    assert await records.acquire(id)
 
 
 async def test_record_stores_when_it_was_enabled(stores: Stores) -> None:

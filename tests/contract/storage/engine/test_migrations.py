@@ -110,7 +110,7 @@ def test_migrations_create_exactly_the_tables_in_use(
 
 
 def test_migrating_again_is_a_no_op(place: DatabaseLocation) -> None:
-    prepare_database(place, FIRST, NOW)
+    prepare_database(place, FIRST, lambda: NOW)
     before = run_sql(place, "SELECT * FROM projects"), tables_in(place)
     assert migrate(place).is_current
     assert (run_sql(place, "SELECT * FROM projects"), tables_in(place)) == before
@@ -198,7 +198,7 @@ def test_databases_of_unreleased_versions_are_completed(
 
 
 def test_the_expected_schema_is_that_of_both_engines(place: DatabaseLocation) -> None:
-    prepare_database(place, FIRST, NOW)
+    prepare_database(place, FIRST, lambda: NOW)
     assert missing_in(place) == []
     with create_sync_engine(place).connect() as connection:
         unexpected = read_schema(connection) - build_expected_schema()
@@ -211,18 +211,18 @@ def test_a_missing_part_of_the_schema_is_named(
     place: DatabaseLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apply, "LAST_CHANGED_MIGRATION", "0000")
-    prepare_database(place, FIRST, NOW)
+    prepare_database(place, FIRST, lambda: NOW)
     run_sql(place, "DROP INDEX inbox_by_bucket")
     run_sql(place, "DROP INDEX flags_by_key")
     run_sql(place, f"DROP TRIGGER mirror_ending{'' if place.is_sqlite else ' ON persons'}")
     indexes = ["index inbox_by_bucket on inbox", "unique index flags_by_key on flags"]
     assert missing_in(place) == [indexes[0], "trigger mirror_ending on persons", indexes[1]]
-    prepare_database(place, FIRST, NOW)
+    prepare_database(place, FIRST, lambda: NOW)
     run_sql(place, "ALTER TABLE surveys DROP COLUMN archived")
     run_sql(place, "DROP TABLE cookieless_salts")
     expected = r"lacks column surveys.archived, table cookieless_salts, although all migrations"
     with pytest.raises(OperatorError, match=expected):
-        prepare_database(place, FIRST, NOW)
+        prepare_database(place, FIRST, lambda: NOW)
 
 
 def test_a_database_of_other_migrations_is_rejected_and_unchanged(
@@ -237,7 +237,7 @@ def test_a_database_of_other_migrations_is_rejected_and_unchanged(
 
 
 def test_newer_database_is_rejected_and_unchanged(place: DatabaseLocation) -> None:
-    prepare_database(place, FIRST, NOW)
+    prepare_database(place, FIRST, lambda: NOW)
     run_sql(place, "UPDATE alembic_version SET version_num = '9999'")
     newer = r"at migration 9999.*newer version"
     with pytest.raises(OperatorError, match=newer):
@@ -245,14 +245,14 @@ def test_newer_database_is_rejected_and_unchanged(place: DatabaseLocation) -> No
     with pytest.raises(OperatorError, match=newer):
         migrate(place)
     with pytest.raises(OperatorError, match=newer):
-        prepare_database(place, FIRST, NOW)
+        prepare_database(place, FIRST, lambda: NOW)
     assert run_sql(place, "SELECT version_num FROM alembic_version") == [("9999",)]
 
 
 def test_initial_keys_are_stored_once(place: DatabaseLocation) -> None:
     others = InitialKeys(project_key="phc_another-first-key", personal_key="phx_another-first-key")
-    assert prepare_database(place, FIRST, NOW)
-    assert not prepare_database(place, others, NOW)
+    assert prepare_database(place, FIRST, lambda: NOW)
+    assert not prepare_database(place, others, lambda: NOW)
     assert run_sql(place, "SELECT value FROM project_tokens") == [(FIRST.project_key,)]
     assert run_sql(place, "SELECT mask FROM personal_keys") == [("phx_...-key",)]
 
@@ -260,7 +260,7 @@ def test_initial_keys_are_stored_once(place: DatabaseLocation) -> None:
 async def test_new_installation_has_one_project_and_one_all_access_key(
     place: DatabaseLocation,
 ) -> None:
-    prepare_database(place, FIRST, NOW)
+    prepare_database(place, FIRST, lambda: NOW)
     database = open_database(place)
     seen = await SqlDirectoryStore(database).snapshot()
     await database.close()
@@ -274,7 +274,7 @@ async def test_new_installation_has_one_project_and_one_all_access_key(
 def prepare_with_retries(place: DatabaseLocation) -> bool:
     while True:
         try:
-            return prepare_database(place, FIRST, NOW)
+            return prepare_database(place, FIRST, lambda: NOW)
         except Unavailable:  # another process is migrating
             continue
 

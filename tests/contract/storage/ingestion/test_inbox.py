@@ -493,6 +493,24 @@ async def test_lease_expires_and_is_renewed_by_the_database_clock(
     assert await others.fetch_processed(5)
 
 
+async def test_leases_from_before_the_database_clock_was_set_back_do_not_count(
+    stores: Stores, shared: SqlInboxStore, others: SqlInboxStore, on_postgres: None
+) -> None:
+    def age(connection: Connection) -> None:
+        for table in ("inbox_leases", "inbox_workers"):
+            connection.exec_driver_sql(
+                f"UPDATE {table} SET expires_at = expires_at + interval '1 hour'"
+            )
+
+    for bucket in range(BUCKETS):
+        await _make_ready(stores, bucket)
+    for bucket in await shared.unstored_buckets():
+        assert await shared.fetch_processed(bucket)
+    await stores.database.write(age)
+    for bucket in await others.unstored_buckets():
+        assert await others.fetch_processed(bucket)
+
+
 async def test_rows_stored_by_the_previous_holder_are_not_returned(
     stores: Stores, shared: SqlInboxStore, others: SqlInboxStore, on_postgres: None
 ) -> None:

@@ -57,7 +57,7 @@ async def test_registering_nothing_writes_nothing(stores: Stores) -> None:
 
 
 async def test_concurrent_processes_agree_on_component_ids(place: DatabaseLocation) -> None:
-    prepare_database(place, FIRST, NOW)
+    prepare_database(place, FIRST, lambda: NOW)
     keys_by_process = [
         build_components("a", "b", "c"),
         build_components("c", "b", "a"),

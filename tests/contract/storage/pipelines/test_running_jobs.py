@@ -1,6 +1,6 @@
 """Running jobs on a real database: one process holds a job, and each step is atomic."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -64,12 +64,18 @@ async def test_job_is_acquired_and_saved_by_one_process(
     assert record.id == job.record_id
 
 
-async def test_expired_lease_of_a_job_is_taken_over(stores: Stores, other_stores: Stores) -> None:
+@pytest.mark.parametrize(
+    "expires_at", [NOW, NOW + timedelta(days=3650)], ids=["expired", "from before a set clock"]
+)
+async def test_invalid_lease_of_a_job_is_taken_over(
+    stores: Stores, other_stores: Stores, expires_at: datetime
+) -> None:
     job = await waiting_job(stores)
     dead, next_one = SqlRunningJobStore(stores.database), SqlRunningJobStore(other_stores.database)
     await dead.acquire(REPLAY, LATER)
     await dead.save(job.id, step(1, record=job.record_id), 1.0, LATER)
-    run_sql(stores.location, "UPDATE pipeline_jobs SET expires_at = :then", then=NOW.isoformat())
+    then = expires_at.isoformat()
+    run_sql(stores.location, "UPDATE pipeline_jobs SET expires_at = :then", then=then)
     taken = await next_one.acquire(REPLAY, LATER)
     assert taken is not None
     assert (taken.id, taken.cursor, taken.done) == (job.id, {"at": 1}, 1)
