@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from hedgerow.lib.encryption import generate_encryption_key
@@ -14,6 +16,30 @@ from tests.support.postgres import PostgresTestServer
 
 # The guarantee is 1 s; a busy machine gets more.
 TIMEOUT_S = 60.0
+# Paths with a limit for each key, by the name of the limit.
+LIMITED_PATHS = {
+    "sdk project ": f"/flags/definitions?token={PROJECT_KEY}",
+    "api ": "/api/projects/1/",
+}
+
+
+def _create_databases(
+    postgres: PostgresTestServer, clickhouse: ClickHouseTestServer
+) -> dict[str, str]:
+    return {
+        "database_url": postgres.create_migrated_database(),
+        "clickhouse_url": clickhouse.create_database(),
+    }
+
+
+@contextmanager
+def _start_pair(folder: Path, **settings: str) -> Iterator[tuple[LiveServer, LiveServer]]:
+    settings = {"encryption_keys": generate_encryption_key(), **settings}
+    with (
+        LiveServer(folder / "one", **settings) as one,
+        LiveServer(folder / "two", "--no-worker", **settings) as two,
+    ):
+        yield one, two
 
 
 @pytest.fixture(scope="module")
@@ -22,17 +48,9 @@ def pair(
     postgres: PostgresTestServer,
     clickhouse: ClickHouseTestServer,
 ) -> Iterator[tuple[LiveServer, LiveServer]]:
-    folder = tmp_path_factory.mktemp("pair")
-    settings = {
-        "database_url": postgres.create_migrated_database(),
-        "clickhouse_url": clickhouse.create_database(),
-        "encryption_keys": generate_encryption_key(),
-    }
-    with (
-        LiveServer(folder / "one", **settings) as one,
-        LiveServer(folder / "two", "--no-worker", **settings) as two,
-    ):
-        yield one, two
+    urls = _create_databases(postgres, clickhouse)
+    with _start_pair(tmp_path_factory.mktemp("pair"), **urls) as pair:
+        yield pair
 
 
 def test_only_the_first_process_prints_keys(pair: tuple[LiveServer, LiveServer]) -> None:
@@ -114,20 +132,14 @@ def test_rate_limits_are_shared(
     tmp_path: Path, postgres: PostgresTestServer, clickhouse: ClickHouseTestServer
 ) -> None:
     """The second process is called less often than the limit allows, and refuses nevertheless."""
-    settings = {
-        "database_url": postgres.create_migrated_database(),
-        "clickhouse_url": clickhouse.create_database(),
-        "encryption_keys": generate_encryption_key(),
-        "project_calls_per_s": "1",
-    }
+    urls = _create_databases(postgres, clickhouse)
     call = {"api_key": PROJECT_KEY, "distinct_id": "ann"}
 
     def evaluate(client: httpx.Client) -> int:
         return client.post("/decide?v=3", json=call).status_code
 
     with (
-        LiveServer(tmp_path / "one", **settings) as one,
-        LiveServer(tmp_path / "two", "--no-worker", **settings) as two,
+        _start_pair(tmp_path, project_calls_per_s="1", **urls) as (one, two),
         one.client(None) as busy,
         two.client(None) as calm,
     ):
@@ -140,6 +152,34 @@ def test_rate_limits_are_shared(
 
         wait_for(is_refused, at_most_s=TIMEOUT_S)
         assert "hedgerow_requests_refused_total" in busy.get("/metrics").text
+
+
+def test_limits_of_keys_are_shared(
+    tmp_path: Path, postgres: PostgresTestServer, clickhouse: ClickHouseTestServer
+) -> None:
+    """The process tells others of its calls, and refuses after calls that others tell of."""
+    urls = _create_databases(postgres, clickhouse)
+    settings = {"encryption_keys": generate_encryption_key(), "rate_limits_enabled": "true"}
+    told = "SELECT bucket FROM rate_usage WHERE starts_with(bucket, %s)"
+    tell = "INSERT INTO rate_usage VALUES ('another', %s, 1000, clock_timestamp())"
+    with (
+        LiveServer(tmp_path, **urls, **settings) as server,
+        server.client() as client,
+        psycopg.connect(urls["database_url"], autocommit=True) as database,
+    ):
+        for limit, path in LIMITED_PATHS.items():
+
+            def find_bucket(limit: str = limit) -> tuple[str] | None:
+                return database.execute(told, [limit]).fetchone()
+
+            def is_refused(path: str = path) -> bool:
+                time.sleep(1)
+                return client.get(path).status_code == 429
+
+            assert client.get(path).status_code == 200
+            wait_for(lambda: find_bucket() is not None, at_most_s=TIMEOUT_S)
+            database.execute(tell, find_bucket())
+            wait_for(is_refused, at_most_s=TIMEOUT_S)
 
 
 def test_session_and_role_that_end_in_one_process_end_in_the_other(

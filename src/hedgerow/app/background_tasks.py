@@ -1,7 +1,7 @@
 """Every periodic background task of a process, with its interval."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -27,7 +27,7 @@ from hedgerow.pipelines.deliveries.deliverer import (
 )
 from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCache
 from hedgerow.pipelines.jobs.runner import LEASE_RENEW_INTERVAL_S as JOB_LEASE_INTERVAL_S
-from hedgerow.projects.call_limits import CallLimits, share_usage
+from hedgerow.projects.call_limits import SharedLimits, share_usage
 from hedgerow.projects.deletion import ProjectDeletion
 from hedgerow.projects.directory import POLL_INTERVAL_S, SESSION_IDLE_TIME
 from hedgerow.projects.model import Project
@@ -117,7 +117,7 @@ def _build_listening_tasks(container: Container) -> list[PeriodicTask]:
     ]
 
 
-def build_usage_tasks(container: Container, limits: CallLimits) -> list[PeriodicTask]:
+def build_usage_tasks(container: Container, limits: Sequence[SharedLimits]) -> list[PeriodicTask]:
     """Share the rate limits with other processes, if there can be any."""
     if container.ingestion.is_embedded:
         return []

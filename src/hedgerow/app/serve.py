@@ -57,7 +57,7 @@ async def run_service(
     http = build_http(container)
     tasks = [
         *build_service_tasks(container, http.sdk_configs, http.destination_health),
-        *build_usage_tasks(container, http.call_limits),
+        *build_usage_tasks(container, http.shared_limits),
         *(build_worker_tasks(container) if worker else []),
     ]
     background = asyncio.create_task(_run(container, tasks, http.readiness, events))

@@ -12,7 +12,7 @@ from functools import partial
 
 from hedgerow.dashboards.kept_result import encode_error, encode_response
 from hedgerow.dashboards.result_store import Computation, NewResult, ResultStore
-from hedgerow.errors import AppError, Invalid, Throttled
+from hedgerow.errors import AppError, Invalid, Throttled, Unavailable
 from hedgerow.events.query.executor import ReadBarrier
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.threads import run_in_thread
@@ -61,7 +61,9 @@ class Refresher:
         self._starts = TokenBuckets(STARTS_PER_S)
         self._woken = asyncio.Event()
         self._ended = asyncio.Event()
-        self._running: dict[asyncio.Task[None], ProjectId] = {}
+        self._running: dict[asyncio.Task[None], Computation] = {}
+        # What could not be stored while the database was away.
+        self._abandoned: list[Computation] = []
         self._last = ProjectId(0)
 
     def wake(self) -> None:
@@ -79,22 +81,28 @@ class Refresher:
             async with asyncio.timeout(IDLE_INTERVAL_S):
                 await self._woken.wait()
         self._woken.clear()
+        while self._abandoned:
+            await self._store.release(self._abandoned[-1])
+            self._abandoned.pop()
         while len(self._running) < MAX_RUNNING and self._may_start():
             now = self._clock()
             found = await self._store.claim(self._list_busy(), self._last, now, now + CLAIM)
             if found is None:
                 return
             self._last = found.project_id
-            task = asyncio.create_task(self._run_one(found))
-            self._running[task] = found.project_id
+            task = asyncio.create_task(self._run_or_abandon(found))
+            self._running[task] = found
             task.add_done_callback(self._finish)
 
     async def stop(self) -> None:
-        """Cancel what runs. Its claims expire."""
-        for task in list(self._running):
+        """Cancel what runs, and leave it to other processes."""
+        running = dict(self._running)
+        for task, work in running.items():
             task.cancel()
-        if self._running:
-            await asyncio.wait(list(self._running), timeout=1.0)
+            with suppress(AppError):  # while the database is away: the claim expires
+                await self._store.release(work)
+        if running:
+            await asyncio.wait(running, timeout=1.0)
 
     async def request_outdated(self) -> None:
         """Queue results that are in use and lack something."""
@@ -116,8 +124,14 @@ class Refresher:
         return not wait_s
 
     def _list_busy(self) -> list[ProjectId]:
-        running = Counter(self._running.values())
+        running = Counter(each.project_id for each in self._running.values())
         return [id for id, number in running.items() if number >= MAX_PER_PROJECT]
+
+    async def _run_or_abandon(self, work: Computation) -> None:
+        try:
+            await self._run_one(work)
+        except Unavailable:
+            self._abandoned.append(work)
 
     async def _run_one(self, work: Computation) -> None:
         try:

@@ -58,6 +58,7 @@ class Computation:
     project_id: ProjectId
     key: str
     query: Mapping[str, Any]
+    claimed_until: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,10 @@ class ResultStore(Protocol):
         ...
 
     async def record_failure(self, of: Computation, error: str) -> None: ...
+
+    async def release(self, of: Computation) -> None:
+        """Let another process compute it, unless one already does."""
+        ...
 
     async def mark_used(
         self, project_id: ProjectId, keys: Sequence[str], now: datetime

@@ -7,7 +7,7 @@ who makes them. A limit is a token bucket: a rate, and a burst of `BURST_S` time
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from hedgerow.errors import RateLimitExceeded
@@ -164,7 +164,19 @@ class UsageExchange(Protocol):
         ...
 
 
-async def share_usage(limits: CallLimits, exchange: UsageExchange) -> None:
+class SharedLimits(Protocol):
+    """Limits that hold for all processes together. What is used has the name of its limit before
+    the key, so that each of them finds its own."""
+
+    def collect_used(self) -> Mapping[str, float]: ...
+
+    def take_for_others(self, used: Mapping[str, float]) -> None: ...
+
+
+async def share_usage(limits: Sequence[SharedLimits], exchange: UsageExchange) -> None:
     """Tell other processes what this one used, and take what they used. A periodic task calls
     this: between two calls each process decides alone."""
-    limits.take_for_others(await exchange.exchange(limits.collect_used()))
+    used = {bucket: number for each in limits for bucket, number in each.collect_used().items()}
+    others = await exchange.exchange(used)
+    for each in limits:
+        each.take_for_others(others)

@@ -3,7 +3,7 @@ stale."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -78,7 +78,8 @@ class Process:
     async def running(self) -> AsyncIterator[None]:
         async def loop() -> None:
             while True:
-                await self.refresher.run()
+                with suppress(Unavailable):  # a periodic task tries again
+                    await self.refresher.run()
 
         task = asyncio.create_task(loop())
         try:
@@ -161,6 +162,53 @@ async def test_two_processes_compute_each_result_once(stores: Stores) -> None:
         [read_number(each) for each in found[0]]
     ] * 2
     assert counter.count == 10
+
+
+async def test_process_that_stops_leaves_its_work_to_others(stores: Stores) -> None:
+    project, counter, begun = await stores.new_project(), Counter(), asyncio.Event()
+
+    async def hang() -> int:
+        begun.set()
+        await asyncio.Event().wait()
+        return 0
+
+    one = Process(stores, {project.id: project}, hang)
+    two = Process(stores, {project.id: project}, counter)
+    async with one.running():
+        await one.results.fetch_one(project, query(), Refresh.FORCE_ASYNC)
+        await begun.wait()
+        assert await two.store.claim([], ProjectId(0), two.now, two.now + MAX_AGE) is None
+    async with two.running():
+        found = await two.results.fetch_one(project, query(), Refresh.FORCE_CACHE)
+        assert found.is_running
+        wanted = await two.results.fetch_one(project, query(), Refresh.BLOCKING)
+        assert read_number(wanted) == 1
+
+
+async def test_work_is_free_again_after_the_database_was_away(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It neither stores the result nor that there is none, and the claim would last for minutes."""
+    project, counter = await stores.new_project(), Counter()
+    answering = stores.database.write
+
+    async def refuse(_: Any) -> Any:
+        raise Unavailable
+
+    async def compute() -> int:
+        if not counter.count:
+            monkeypatch.setattr(stores.database, "write", refuse)
+        return await counter()
+
+    process = Process(stores, {project.id: project}, compute)
+    async with process.running():
+        await process.results.fetch_one(project, query(), Refresh.FORCE_ASYNC)
+        while not counter.count:
+            await asyncio.sleep(0)
+        await process.refresher.wait_for_end(60)
+        monkeypatch.setattr(stores.database, "write", answering)
+        found = await process.results.fetch_one(project, query(), Refresh.BLOCKING)
+        assert read_number(found) == 2
 
 
 async def test_old_result_is_returned_with_the_error(stores: Stores) -> None:

@@ -134,10 +134,10 @@ async def test_use_in_other_processes_counts() -> None:
     assert limits.count_evaluations(3) == 3
     exchange = Exchange({"evaluation 1": 5.0, "unknown 1": 5.0})
     with patch("time.monotonic", limits.time.monotonic):
-        await share_usage(limits.limits, exchange)
+        await share_usage([limits.limits], exchange)
         assert exchange.received == {"evaluation 1": 3.0}
         assert limits.count_evaluations(15) == 2
-        await share_usage(limits.limits, exchange)
+        await share_usage([limits.limits], exchange)
     assert exchange.received == {"evaluation 1": 2.0}
     assert limits.count_evaluations(15) == 0
 

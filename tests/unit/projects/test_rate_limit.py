@@ -1,3 +1,5 @@
+from unittest.mock import patch
+
 import pytest
 
 from hedgerow.errors import Throttled
@@ -80,3 +82,30 @@ def test_memory_of_a_key_is_bounded_by_its_limit() -> None:
     limiter = RateLimiter(API_RATE_LIMITS)
     assert all(is_admitted(limiter, call * 0.8) for call in range(20_000))
     assert len(limiter._calls[ANN]) == 4800
+
+
+def test_calls_in_other_processes_count() -> None:
+    limiter = RateLimiter(API_RATE_LIMITS, "api")
+    with patch("time.monotonic", lambda: 10.0):
+        limiter.take_for_others({"api ann": 479.0, "api bob": 1e9, "sdk ann": 5.0, "apiann": 5.0})
+    assert is_admitted(limiter, 10.0)
+    assert retry_after_s(limiter, 10.0) == 60
+    assert not is_admitted(limiter, 11.0, BOB)
+    assert is_admitted(limiter, 70.0)
+
+
+def test_calls_are_told_to_other_processes_once() -> None:
+    limiter = RateLimiter(API_RATE_LIMITS, "api")
+    for _ in range(481):
+        is_admitted(limiter, 0.0)
+    limiter.take_for_others({"api bob": 7.0})
+    assert limiter.collect_used() == {"api ann": 480.0}
+    assert limiter.collect_used() == {}
+
+
+def test_without_limits_nothing_is_told_or_counted() -> None:
+    limiter = RateLimiter((), "api")
+    assert is_admitted(limiter, 0.0)
+    limiter.take_for_others({"api ann": 1e9})
+    assert is_admitted(limiter, 0.0)
+    assert limiter.collect_used() == {}

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
@@ -35,7 +36,7 @@ from hedgerow.http.server.senders import Senders
 from hedgerow.http.server.spans import RequestSpans
 from hedgerow.lib.logs import is_human_readable
 from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCache
-from hedgerow.projects.call_limits import CallLimits
+from hedgerow.projects.call_limits import SharedLimits
 from hedgerow.projects.directory import Directory
 from hedgerow.settings import Settings
 
@@ -47,7 +48,7 @@ class HttpEdge:
     gateway: Gateway
     readiness: Readiness
     log: AccessLog
-    call_limits: CallLimits
+    shared_limits: Sequence[SharedLimits]
     sdk_configs: SdkConfigs
     destination_health: DestinationHealthCache
     payload_workers: PayloadWorkers
@@ -94,7 +95,7 @@ def build_http(container: Container) -> HttpEdge:
         gateway=gateway,
         readiness=readiness,
         log=log,
-        call_limits=services.call_limits,
+        shared_limits=services.shared_limits,
         sdk_configs=services.sdk_configs,
         destination_health=services.destination_health,
         payload_workers=services.payload_workers,

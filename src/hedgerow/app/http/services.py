@@ -108,7 +108,10 @@ class HttpServices:
         )
         self.payload_workers = PayloadWorkers()
         self.body_memory = BodyMemory()
-        self.sdk_rate_limiter = RateLimiter(SDK_RATE_LIMITS if settings.rate_limits_enabled else ())
+        has_rates = settings.rate_limits_enabled
+        api_rate_limiter = RateLimiter(API_RATE_LIMITS if has_rates else (), "api")
+        self.sdk_rate_limiter = RateLimiter(SDK_RATE_LIMITS if has_rates else (), "sdk")
+        self.shared_limits = (self.call_limits, api_rate_limiter, self.sdk_rate_limiter)
         self.authenticator = Authenticator(
             CallContext(
                 directory=container.state.directory,
@@ -121,6 +124,6 @@ class HttpServices:
                 origins=self.origins,
                 clock=utc_now,
             ),
-            RateLimiter(API_RATE_LIMITS if settings.rate_limits_enabled else ()),
+            api_rate_limiter,
             self.sdk_rate_limiter,
         )

@@ -150,10 +150,10 @@ class SqlResultStore(ResultStore):
                 .returning(table.c.key, table.c.query)
             )
             row = connection.execute(claimed).one_or_none()
-            return (
-                None
-                if row is None
-                else Computation(project_id=project_id, key=row.key, query=row.query)
+            if row is None:
+                return None
+            return Computation(
+                project_id=project_id, key=row.key, query=row.query, claimed_until=until
             )
 
         # Most of the time nothing waits, and a write costs more.
@@ -186,6 +186,11 @@ class SqlResultStore(ResultStore):
         }
         failed = update(table).where(_is(of.project_id, [of.key])).values(values)
         await self._database.write(lambda connection: connection.execute(failed))
+
+    async def release(self, of: Computation) -> None:
+        is_own = _is(of.project_id, [of.key]) & (table.c.claimed_until == of.claimed_until)
+        released = update(table).where(is_own).values(claimed_until=None)
+        await self._database.write(lambda connection: connection.execute(released))
 
     async def mark_used(self, project_id: ProjectId, keys: Sequence[str], now: datetime) -> None:
         used = update(table).where(_is(project_id, keys)).values(used_at=now)

@@ -17,7 +17,7 @@ Condition = Callable[[ProjectId], ColumnElement[bool]]
 # Changes of these tables add rows to the replication queue, by database triggers.
 _REPLICATED = (tables.persons, tables.person_distinct_ids, tables.groups, tables.cohort_people)
 # The limits of a project in `rate_usage`.
-_RATE_LIMITS = ("evaluation", "capture", "events")
+_RATE_LIMITS = ("evaluation", "capture", "events", "sdk project")
 
 
 def _by_project(table: Table) -> Condition:
