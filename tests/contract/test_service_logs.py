@@ -24,7 +24,7 @@ def report(request: pytest.FixtureRequest, fault: Exception | None) -> list[tupl
 def test_failure_shows_log_of_shared_service(
     live: LiveServer, request: pytest.FixtureRequest
 ) -> None:
-    answer = httpx.get(f"{live.address}/api/no_such_path", timeout=60)
+    answer = httpx.get(f"{live.address}/api/no_such_path", timeout=60, verify=False)
     logged = f'"request_id":"{answer.headers["x-request-id"]}"'
     wait_for(lambda: logged in live.errors, at_most_s=60)
     found = dict(report(request, AssertionError("failed")))
