@@ -3,12 +3,14 @@ modules on first use, because unit tests need none of them.
 """
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.support import service_logs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -118,6 +120,20 @@ def _load_browser_support() -> Any:
 def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Print a line at the end of the run, from whichever process the test ran in."""
     return lambda line: record_property(REPORT_LINE, line)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    service_logs.begin_test()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the logs of services in the report of a failure."""
+    report = yield
+    if report.failed:
+        report.sections.extend(service_logs.list_sections())
+    return report
 
 
 def pytest_collection_finish() -> None:

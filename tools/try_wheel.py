@@ -95,13 +95,17 @@ def list_children(pid: int) -> Iterator[int]:
 def install(wheel: str, folder: Path) -> Path:
     """Install a wheel into a new environment. Return its folder of programs."""
     venv.create(folder, with_pip=True)
+    install_into(folder, wheel)
+    return folder / "bin"
+
+
+def install_into(folder: Path, wheel: str) -> None:
+    """Install a wheel into an environment, with the pinned versions of what it needs."""
     constraints = folder / "constraints.txt"
     pins = _PIN.finditer((REPOSITORY / "constraints.txt").read_text())
     constraints.write_text("\n".join(pin[0] for pin in pins))
-    programs = folder / "bin"
-    command: list[str | Path] = [programs / "python", "-m", "pip", "install", "-qq"]
+    command: list[str | Path] = [folder / "bin" / "python", "-m", "pip", "install", "-qq"]
     subprocess.run([*command, "--constraint", constraints, wheel], check=True)  # noqa: S603 - pip
-    return programs
 
 
 def measure_disk_mb(folder: Path) -> float:

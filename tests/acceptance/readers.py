@@ -54,7 +54,7 @@ def _fill(source: Reader) -> None:
     key, project_key = source.values["KEY"], source.values["PROJECT_KEY"]
     flag = {"key": "imported-flag", "filters": {"groups": [{"properties": []}]}}
     event = {"event": "imported event", "distinct_id": "imported-ann", "api_key": project_key}
-    with httpx.Client(base_url=source.address, timeout=60) as client:
+    with httpx.Client(base_url=source.address, timeout=60, verify=False) as client:
         client.headers["Authorization"] = f"Bearer {key}"
         assert client.post("/api/projects/1/feature_flags/", json=flag).status_code == 201
         assert client.post("/capture/", json=event).status_code == 200

@@ -23,6 +23,7 @@ from tools.try_wheel import (
     create_flag,
     evaluate_and_capture,
     install,
+    install_into,
     measure_disk_mb,
     query_events,
     rotate_secret,
@@ -168,6 +169,15 @@ def install_or_skip(wheel: str, folder: Path) -> Path:
         pytest.skip("pip cannot download packages here: no network and no cache")
 
 
+@pytest.fixture(scope="module")
+def slim(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An environment with the slim wheel. The last test adds its service to it."""
+    folder = tmp_path_factory.mktemp("slim") / "venv"
+    install_or_skip(str(dist / SLIM), folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
 def run_failing(programs: Path, folder: Path, *arguments: str, **variables: str) -> str:
     done = subprocess.run(
         [programs / "hedgerow", *arguments],
@@ -191,14 +201,13 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]
 
 
 def test_slim_wheel_runs_an_edge_process_in_150_mb(
-    dist: Path, origin: RunningService, tmp_path: Path
+    slim: Path, origin: RunningService, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "venv"
-    programs = install_or_skip(str(dist / SLIM), folder)
-    assert any(folder.glob("lib/python*/site-packages/hedgerow/**/*.pyc"))
-    packages = next(folder.glob("lib/python*/site-packages"))
+    programs = slim / "bin"
+    assert any(slim.glob("lib/python*/site-packages/hedgerow/**/*.pyc"))
+    packages = next(slim.glob("lib/python*/site-packages"))
     assert [each for each in EXTRAS if (packages / each).exists()] == []
-    assert measure_disk_mb(folder) < EDGE_LIMIT_MB
+    assert measure_disk_mb(slim) < EDGE_LIMIT_MB
     create_flag(origin)
     with run_edge(programs, origin.url, rotate_secret(origin), tmp_path / "edge") as edge:
         beside = replace(origin, url=edge.url, process=edge.process)
@@ -219,13 +228,14 @@ def test_slim_wheel_runs_an_edge_process_in_150_mb(
         said = run_failing(programs, tmp_path, *command)
         assert said.startswith("hedgerow: The Python package ")
         assert "pip install 'hedgerow-slim[server]'" in said
-    shutil.rmtree(folder)
 
 
-def test_slim_wheel_with_its_server_runs_flags_and_capture(dist: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "venv"
-    programs = install_or_skip(f"{dist / SLIM}[server]", folder)
-    packages = next(folder.glob("lib/python*/site-packages"))
+def test_slim_wheel_with_its_server_runs_flags_and_capture(
+    dist: Path, slim: Path, tmp_path: Path
+) -> None:
+    programs = slim / "bin"
+    install_into(slim, f"{dist / SLIM}[server]")
+    packages = next(slim.glob("lib/python*/site-packages"))
     others = (name for name, extra in EXTRAS.items() if extra != "server")
     assert [name for name in others if (packages / name).exists()] == []
     with run_service(programs, tmp_path / "data") as service:
@@ -237,4 +247,3 @@ def test_slim_wheel_with_its_server_runs_flags_and_capture(dist: Path, tmp_path:
     url = "postgresql://hedgerow@127.0.0.1:1/hedgerow"
     said = run_failing(programs, tmp_path, "serve", "--port", "0", HEDGEROW_DATABASE_URL=url)
     assert "pip install 'hedgerow-slim[postgresql]'" in said
-    shutil.rmtree(folder)

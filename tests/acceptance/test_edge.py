@@ -85,15 +85,21 @@ def test_edge_answers_as_its_origin(origin: Origin, edge: LiveEdge) -> None:
     config = f"/array/{PROJECT_KEY}/config"
     assert (
         httpx.get(edge.address + config, verify=False).json()
-        == httpx.get(origin.address + config).json()
+        == httpx.get(origin.address + config, verify=False).json()
     )
     # All of this from memory.
     assert count_forwarded(edge.address) == 0
     # What it cannot answer, it refuses as the service does.
-    unknown = httpx.post(f"{edge.address}/decide", json={"api_key": "phc_x", "distinct_id": "a"})
+    unknown = httpx.post(
+        f"{edge.address}/decide", json={"api_key": "phc_x", "distinct_id": "a"}, verify=False
+    )
     assert (unknown.status_code, unknown.json()["code"]) == (401, "invalid_api_key")
-    assert httpx.get(f"{edge.address}/flags/definitions", headers=key).status_code == 401
-    assert httpx.get(f"{edge.address}/api/projects/", headers=secret).status_code == 404
+    assert (
+        httpx.get(f"{edge.address}/flags/definitions", headers=key, verify=False).status_code == 401
+    )
+    assert (
+        httpx.get(f"{edge.address}/api/projects/", headers=secret, verify=False).status_code == 404
+    )
     preflight = httpx.options(
         f"{edge.address}/decide",
         headers={"Origin": "https://a.example", "Access-Control-Request-Method": "POST"},
@@ -140,7 +146,7 @@ def test_edge_asks_its_origin_for_stored_data(origin: Origin, edge: LiveEdge) ->
     before = count_forwarded(edge.address)
     event = {"event": "$identify", "distinct_id": "cy", "$set": {"plan": "pro"}}
     sent = httpx.post(
-        f"{edge.address}/capture/", json={"api_key": PROJECT_KEY, **event}, timeout=60
+        f"{edge.address}/capture/", json={"api_key": PROJECT_KEY, **event}, timeout=60, verify=False
     )
     assert (sent.status_code, sent.json()) == (200, {"status": 1})
     found = decide(edge.address, "/decide?v=3", distinct_id="cy")
@@ -219,9 +225,10 @@ def test_edge_survives_its_origin(origin: Origin, tmp_path: Path) -> None:
             f"{edge.address}/capture/",
             json={"api_key": "phc_unknown", "event": "e", "distinct_id": "dan"},
             timeout=60,
+            verify=False,
         )
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
-        assert httpx.get(f"{edge.address}/_readiness").status_code == 200
+        assert httpx.get(f"{edge.address}/_readiness", verify=False).status_code == 200
     # A restart while the origin accepts connections and never answers.
     with socket.create_server(("127.0.0.1", int(origin.port))):
         settings = {"edge_forward_timeout_s": "0.5"}
@@ -276,13 +283,15 @@ def test_revoked_key_does_not_stop_the_flags(origin: Origin, tmp_path: Path) -> 
         keys = {"Authorization": f"Bearer {origin.second_secret}"}
         with LiveEdge(tmp_path / "edge", origin.address, origin.second_secret) as edge:
             definitions = f"{edge.address}/flags/definitions"
-            assert httpx.get(definitions, headers=keys).status_code == 200
+            assert httpx.get(definitions, headers=keys, verify=False).status_code == 200
             # The previous key stays valid for one rotation.
             rotate_secret(client, origin.second_id)
             origin.second_secret = rotate_secret(client, origin.second_id)
             # The next change ends the stream of the revoked key, else the next heartbeat.
             create_flag(client, origin.second_id, {**FLAGS[0], "key": "unseen"})
-            wait_for(lambda: httpx.get(definitions, headers=keys).status_code == 401, 60)
+            wait_for(
+                lambda: httpx.get(definitions, headers=keys, verify=False).status_code == 401, 60
+            )
             assert read_values(edge.address, origin.second_token) == {"other": True}
             assert "it refuses the key" in edge.errors
             with suppress(AssertionError):

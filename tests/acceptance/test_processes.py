@@ -233,6 +233,7 @@ class SteadyLoad:
                 answer = self._send(connection, path, event)
             except (OSError, http.client.HTTPException) as error:
                 self.failures.append(repr(error))
+                connection.close()
                 connection = None
                 continue
             if answer.status != 200:
@@ -257,6 +258,7 @@ class SteadyLoad:
             except ConnectionRefusedError:
                 return None
             except (OSError, http.client.HTTPException):
+                connection.close()
                 continue
             if answer.status == 200 and not answer.will_close:
                 return connection
@@ -281,16 +283,23 @@ def count_load(server: LiveServer) -> int:
     return count
 
 
+def end_and_await_another(
+    server: LiveServer, number: int, by: signal.Signals, load: SteadyLoad
+) -> None:
+    """End one of two processes. Return once another one runs and the load goes on."""
+    ended = list_children(server)[number]
+    os.kill(ended, by)
+    wait_for(lambda: ended not in list_children(server), 60)
+    wait_for(lambda: len(list_children(server)) == 2, 60)
+    seen = load.acknowledged
+    wait_for(lambda: load.acknowledged > seen + 5, 120)
+
+
 def test_a_killed_process_is_replaced_and_loses_nothing(server: LiveServer) -> None:
     before = count_load(server)
     with SteadyLoad(server) as load:
         for number in (1, 0):
-            killed = list_children(server)[number]
-            os.kill(killed, signal.SIGKILL)
-            wait_for(lambda: killed not in list_children(server), 60)  # noqa: B023 - runs here
-            wait_for(lambda: len(list_children(server)) == 2, 60)
-            seen = load.acknowledged
-            wait_for(lambda: load.acknowledged > seen + 5, 120)  # noqa: B023 - runs here
+            end_and_await_another(server, number, signal.SIGKILL, load)
         ask_both(lambda: decide(server.address))
     # An event whose answer was lost with the process may be stored too.
     wait_for(lambda: count_load(server) >= before + load.acknowledged, 120)
@@ -305,12 +314,7 @@ def test_sigterm_replaces_each_process_without_a_failed_request(tmp_path: Path) 
         ask_both(lambda: decide(server.address))
         with SteadyLoad(server) as load:
             for number in (0, 1):
-                ended = list_children(server)[number]
-                os.kill(ended, signal.SIGTERM)
-                wait_for(lambda: ended not in list_children(server), 60)  # noqa: B023 - runs here
-                wait_for(lambda: len(list_children(server)) == 2, 60)
-                seen = load.acknowledged
-                wait_for(lambda: load.acknowledged > seen + 5, 120)  # noqa: B023 - runs here
+                end_and_await_another(server, number, signal.SIGTERM, load)
             ask_both(lambda: decide(server.address))
         assert load.failures == []
         wait_for(lambda: count_load(server) == load.acknowledged, 120)

@@ -44,7 +44,7 @@ class _Writer(threading.Thread):
         self.unexpected: list[str] = []
 
     def run(self) -> None:
-        with httpx.Client(base_url=self._address, timeout=TIMEOUT_S) as client:
+        with httpx.Client(base_url=self._address, timeout=TIMEOUT_S, verify=False) as client:
             for number in itertools.count():
                 if self._stop_writing.is_set():
                     return
@@ -71,7 +71,7 @@ def build_event(name: str, number: int) -> dict[str, Any]:
 
 
 def read_metric(edge: LiveEdge, name: str) -> float:
-    text = httpx.get(f"{edge.address}/metrics", timeout=TIMEOUT_S).text
+    text = httpx.get(f"{edge.address}/metrics", timeout=TIMEOUT_S, verify=False).text
     line = next(line for line in text.splitlines() if line.startswith(f"{name} "))
     return float(line.split()[1])
 
@@ -200,7 +200,7 @@ def assert_full_and_free(edge: LiveEdge, take: Any, give: Any) -> None:
     def capture(number: int, size: int = 0) -> httpx.Response:
         event = build_event("ann", number)
         event["properties"]["text"] = "x" * size
-        return httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S)
+        return httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S, verify=False)
 
     assert capture(0).status_code == 200
     take()
@@ -211,9 +211,10 @@ def assert_full_and_free(edge: LiveEdge, take: Any, give: Any) -> None:
         f"{edge.address}/decide?v=3",
         json={"api_key": PROJECT_KEY, "distinct_id": "ann", "person_properties": {"plan": "a"}},
         timeout=TIMEOUT_S,
+        verify=False,
     )
     assert decided.json()["featureFlags"]["all"] is True
-    assert httpx.get(f"{edge.address}/_readiness").status_code == 200
+    assert httpx.get(f"{edge.address}/_readiness", verify=False).status_code == 200
     give()
     assert capture(1).status_code == 200
     assert edge.errors.count("the inbox cannot be used") == 1
@@ -227,7 +228,7 @@ def test_full_inbox_refuses_events(origin: Origin, tmp_path: Path) -> None:
         for number in range(10):
             event = build_event("ann", number)
             event["properties"]["text"] = "x" * 300_000
-            answer = httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S)
+            answer = httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S, verify=False)
             if answer.status_code == 200:
                 numbers.append(number)
             else:
@@ -249,7 +250,7 @@ def test_damaged_inbox_is_moved_away(origin: Origin, tmp_path: Path) -> None:
     with LiveEdge(data, origin.address, origin.secret) as edge:
         origin.server.kill()
         event = build_event("ann", 0)
-        answer = httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S)
+        answer = httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S, verify=False)
         assert answer.status_code == 200
         [moved] = (data / "edge-inbox").glob("*.damaged-*")
         assert moved.read_bytes() == b"no database" * 1000

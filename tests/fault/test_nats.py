@@ -57,7 +57,7 @@ class _Writer(threading.Thread):
         self.failures: list[str] = []
 
     def run(self) -> None:
-        with httpx.Client(base_url=self._address, timeout=30) as client:
+        with httpx.Client(base_url=self._address, timeout=30, verify=False) as client:
             for batch in build_batches(self._name):
                 while not self._send(client, batch):
                     if self._stop_writing.is_set():

@@ -42,7 +42,9 @@ class World:
         assert invited.status_code == 201, invited.text
         body = {"token": invited.json()["link"], "first_name": name, "password": PASSWORD}
         headers = {"Sec-Fetch-Site": "same-origin"}
-        with httpx.Client(base_url=self.one.base_url, headers=headers, timeout=120) as browser:
+        with httpx.Client(
+            base_url=self.one.base_url, headers=headers, timeout=120, verify=False
+        ) as browser:
             assert browser.post("/api/signup/", json=body).status_code == 201
             keys = [
                 browser.post("/api/personal_api_keys/", json={"label": label, "scopes": ["*"]})

@@ -33,6 +33,7 @@ from hedgerow.cli import main
 from hedgerow.storage.connect import DatabaseLocation
 from hedgerow.storage.migrations.apply import migrate
 from tests.support.forks.server import FORK_SERVER
+from tests.support.service_logs import open_log
 
 T = TypeVar("T")
 
@@ -118,7 +119,7 @@ class LiveProcess:
         if _starts_on_sqlite(data, settings):
             copy_migrated_database(data)
         self._output: list[str] = []
-        self._errors: list[str] = []
+        self._log = open_log(f"hedgerow {verb} ({data})")
         self.process = FORK_SERVER.start(
             [HEDGEROW, verb, "--data", str(data), *arguments], build_environment(**settings), cwd
         )
@@ -126,7 +127,7 @@ class LiveProcess:
         assert self.process.stderr is not None
         self._readers = [
             _collect(self.process.stdout, self._output),
-            _collect(self.process.stderr, self._errors),
+            _collect(self.process.stderr, self._log.lines),
         ]
 
     @property
@@ -135,7 +136,7 @@ class LiveProcess:
 
     @property
     def errors(self) -> str:
-        return "".join(self._errors)
+        return "".join(self._log.lines)
 
     def wait_ready(self, timeout_s: float = 110) -> Self:
         deadline = time.monotonic() + timeout_s
@@ -160,6 +161,7 @@ class LiveProcess:
             self.process.wait()
             for reader in self._readers:
                 reader.join(timeout_s)
+            self._log.is_open = False
             for stream in (self.process.stdout, self.process.stderr):
                 assert stream is not None
                 stream.close()

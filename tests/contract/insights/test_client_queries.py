@@ -6,16 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import (
-    BUY,
-    RANGE,
-    VIEW,
-    ask,
-    event,
-    name_actors,
-    refuse,
-    send,
-)
+from tests.contract.insights.world import BUY, RANGE, VIEW, ask, event, name_actors, refuse, send
 
 TRENDS_FILTER: dict[str, Any] = {
     "aggregationAxisFormat": "numeric",

@@ -5,14 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.insights.world import (
-    ask,
-    create_cohort,
-    event,
-    name_actors,
-    refuse,
-    send,
-)
+from tests.contract.insights.world import ask, create_cohort, event, name_actors, refuse, send
 
 UNTIL = {"date_to": "2026-03-05"}
 

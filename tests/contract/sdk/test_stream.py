@@ -35,7 +35,7 @@ def test_stream_reports_changes_until_the_service_stops(tmp_path: Path) -> None:
             assert created.status_code == 201
             second = next(etags)
             definitions = httpx.get(
-                f"{server.address}/flags/definitions", headers=headers, timeout=60
+                f"{server.address}/flags/definitions", headers=headers, timeout=60, verify=False
             )
             assert first != second == definitions.headers["etag"]
             assert client.post(f"{FLAGS}stream/").status_code == 405

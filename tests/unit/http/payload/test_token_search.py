@@ -19,7 +19,7 @@ from tests.unit.http.payload.wrappings import lz64, multipart, raw_deflate
 
 KEY = "phc_known"
 # Random digits, so that compressed bodies are large, too.
-FILLER = random.Random(1).randbytes(150_000).hex()
+FILLER = random.Random(1).randbytes(48_000).hex()
 EVENT = {"event": "e", "distinct_id": "d", "properties": {"text": FILLER}}
 FIRST = json.dumps({"api_key": KEY, "batch": [EVENT]}).encode()
 LAST = json.dumps({"batch": [EVENT], "sentAt": "now", "api_key": KEY}).encode()
