@@ -7,6 +7,8 @@ Read these tables with FINAL.
 
 import re
 
+from hedgerow.storage.events.schema import REMOVAL_SETTINGS
+
 PERSONS = "persons"
 DISTINCT_IDS = "person_distinct_ids"
 GROUPS = "groups"
@@ -62,7 +64,8 @@ def build_server_ddl() -> list[str]:
     """Build the DDL for chDB or a single ClickHouse server."""
     return [
         f"CREATE TABLE IF NOT EXISTS {table} {_build_columns(table)}\n"
-        f"ENGINE = ReplacingMergeTree(version, is_deleted)\n{_build_storage_clause(table)}"
+        f"ENGINE = ReplacingMergeTree(version, is_deleted)\n{_build_storage_clause(table)}, "
+        f"{REMOVAL_SETTINGS}"
         for table in TABLES
     ]
 

@@ -89,6 +89,10 @@ ORDER BY (project_id, timestamp, uuid)
 SETTINGS index_granularity = {GRANULE_ROWS}, fsync_after_insert = 1, fsync_part_directory = 1,
     non_replicated_deduplication_window = 1000"""
 
+# For tables without replicas: how often the engine removes the files that a merge or a deletion has
+# replaced. A deletion waits for that.
+REMOVAL_SETTINGS = "cleanup_delay_period = 5, cleanup_delay_period_random_add = 0"
+
 
 def list_columns() -> list[str]:
     """List the columns that every table has. Typed columns are added to it."""
@@ -101,7 +105,8 @@ def list_indexes() -> list[str]:
 
 def build_server_ddl() -> list[str]:
     """Build the DDL for chDB or a single ClickHouse server."""
-    return [f"CREATE TABLE IF NOT EXISTS {TABLE} {_BODY}\nENGINE = MergeTree\n{_LAYOUT}"]
+    layout = f"{_LAYOUT}, {REMOVAL_SETTINGS}"
+    return [f"CREATE TABLE IF NOT EXISTS {TABLE} {_BODY}\nENGINE = MergeTree\n{layout}"]
 
 
 def build_cluster_upgrade_ddl(cluster: str) -> list[str]:
