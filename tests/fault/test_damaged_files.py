@@ -200,7 +200,7 @@ def test_a_service_on_a_damaged_database_says_so_in_its_log(folder: Path, tmp_pa
     data = tmp_path / "data"
     copy_data(folder, data)
     erase_page(data, "persons")
-    with LiveServer(data) as server, server.client() as client:
+    with LiveServer(data, read_after_write_timeout_s="1") as server, server.client() as client:
         send(client, 1)
         response = client.get("/api/projects/1/persons/")
         assert (response.status_code, "restore it" in response.text) == (503, True)
