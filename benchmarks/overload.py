@@ -2,12 +2,13 @@
 
     python -m benchmarks.overload [part ...] [--seconds 8] [--factor 3] [--database-url postgresql://…]
 
-Parts are decide, capture, mixed and reconnect; all of them by default. Each one first measures the
-capacity: 64 connections, each of which sends its next request when the last one is answered. Then
-requests start at `--factor` times that rate, whether or not earlier ones are answered, on as many
-connections as that takes. `reconnect` opens a connection for each request, in both halves. The
-first second of each half, in which the connections are opened, does not count. A request on a new
-connection begins before it is connected.
+Parts are decide, capture, mixed, reconnect and eager; all of them by default. Each one first
+measures the capacity: 64 connections, each of which sends its next request when the last one is
+answered. Then requests start at `--factor` times that rate, whether or not earlier ones are
+answered, on as many connections as that takes. `reconnect` opens a connection for each request, in
+both halves. `eager` has a thousand connections instead, which ignore refusals and send the next
+request at once. The first second of each half, in which the connections are opened, does not count.
+A request on a new connection begins before it is connected.
 
 The table shows the served requests a second in both halves and their ratio, which should be at
 least 0.8; the same ratio per second of CPU time of the service, which a busy machine changes less;
@@ -45,8 +46,11 @@ from benchmarks.load import cores
 HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
 PERSONAL_KEY = "phx_benchmark-key-of-overload"
 PROJECT_KEY = "phc_benchmark-key-of-overload"
-PARTS = ("decide", "capture", "mixed", "reconnect")
+PARTS = ("decide", "capture", "mixed", "reconnect", "eager")
 CAPACITY_CONNECTIONS = 64
+EAGER_CONNECTIONS = 1000
+# The rate of those: as fast as they are answered.
+EAGER = -1.0
 MAX_CONNECTIONS = 1500
 MAX_REQUESTS = 600_000
 TIMEOUT_S = 20.0
@@ -58,7 +62,8 @@ PERSONS = 1000
 
 def build_requests(part: str, port: int) -> list[bytes]:
     """Return the requests that the load sends in turns."""
-    kinds = {"decide": ["decide"], "capture": ["capture"]}.get(part, ["decide", "capture"])
+    one_kind = {"decide": ["decide"], "eager": ["decide"], "capture": ["capture"]}
+    kinds = one_kind.get(part, ["decide", "capture"])
     closes = "Connection: close\r\n" if part == "reconnect" else ""
     requests = []
     for number in range(PERSONS):
@@ -82,12 +87,14 @@ def build_requests(part: str, port: int) -> list[bytes]:
 
 @dataclass(slots=True)
 class Load:
-    """`rate` is the number of requests a second, 0 for as many as the service answers."""
+    """`rate` is the number of requests a second, 0 for as many as the service answers on so many
+    `connections`."""
 
     port: int
     requests: list[bytes]
     reconnects: bool
     rate: float
+    connections: int = CAPACITY_CONNECTIONS
     # Earlier and later answers do not count.
     begins: float = 0.0
     ends: float = 0.0
@@ -278,7 +285,7 @@ async def run_load(load: Load, seconds: float) -> None:
         ):
             await asyncio.sleep(0.05)
     else:
-        for _ in range(CAPACITY_CONNECTIONS):
+        for _ in range(load.connections):
             start_client(load)
         await asyncio.sleep(RAMP_UP_S + seconds)
     load.is_over = True
@@ -309,7 +316,9 @@ async def send_at_rate(load: Load, seconds: float) -> None:
 
 
 def print_load(part: str, port: int, rate: float, seconds: float) -> None:
-    load = Load(port, build_requests(part, port), part == "reconnect", rate)
+    load = Load(port, build_requests(part, port), part == "reconnect", max(0.0, rate))
+    if rate == EAGER:
+        load.connections = EAGER_CONNECTIONS
     uvloop.run(run_load(load, seconds))
     result = {
         "load_cores": load.cpu_s / seconds,
@@ -432,7 +441,7 @@ def measure_part(part: str, options: argparse.Namespace) -> None:
         os.sched_setaffinity(0, load_core)
         measure(service, part, 0, 1)
         capacity = measure(service, part, 0, options.seconds)
-        rate = capacity["served_per_s"] * options.factor
+        rate = EAGER if part == "eager" else capacity["served_per_s"] * options.factor
         overload = measure(service, part, rate, options.seconds)
         os.sched_setaffinity(0, everywhere)
     ratios = [
