@@ -204,6 +204,7 @@ def test_a_service_on_a_damaged_database_says_so_in_its_log(folder: Path, tmp_pa
         send(client, 1)
         response = client.get("/api/projects/1/persons/")
         assert (response.status_code, "restore it" in response.text) == (503, True)
+        wait_for(lambda: '"the database file is damaged"' in server.errors, at_most_s=60)
     assert server.errors.count('"the database file is damaged"') == 1
 
 

@@ -52,7 +52,7 @@ def test_a_group_has_the_events_of_one_of_its_nodes(either: httpx.Client) -> Non
 
 def test_a_group_may_be_a_step_of_a_funnel(client: httpx.Client) -> None:
     assert counts(client, VIEW, group(BUY, {"kind": "EventsNode", "event": "none"})) == [3, 2]
-    action = {"name": "Bought", "steps": [{"event": "buy"}]}
+    action = {"name": "Bought as a step", "steps": [{"event": "buy"}]}
     id = client.post("/api/projects/1/actions/", json=action).json()["id"]
     assert counts(client, VIEW, group({"kind": "ActionsNode", "id": id})) == [3, 2]
     query = {"kind": "FunnelsQuery", "dateRange": RANGE, "series": [VIEW, group(BUY)]}

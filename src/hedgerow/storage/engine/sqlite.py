@@ -10,10 +10,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import structlog
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
@@ -35,9 +35,6 @@ DAMAGED = "The database file is damaged: restore it from a backup."
 REMEDY = "Run `hedgerow doctor`, and restore a backup. Events wait meanwhile."
 REPORT_INTERVAL_S = 60.0
 REPLACED = "The database file was replaced or removed while the service runs: restart the service."
-
-
-_log = structlog.get_logger("hedgerow")
 
 
 class FileIdentity:
@@ -245,7 +242,9 @@ class _DamageReport:
     def translate(self, error: BaseException) -> BaseException:
         if is_damaged(error) and time.monotonic() > self._next_report:
             self._next_report = time.monotonic() + REPORT_INTERVAL_S
-            _log.error("the database file is damaged", reason=str(error), remedy=REMEDY)
+            # Commands that find no damage do not load it.
+            log = import_module("structlog").get_logger("hedgerow")
+            log.error("the database file is damaged", reason=str(error), remedy=REMEDY)
         return translate_error(error)
 
 
