@@ -160,7 +160,7 @@ def test_limits_of_keys_are_shared(
     """The process tells others of its calls, and refuses after calls that others tell of."""
     urls = _create_databases(postgres, clickhouse)
     settings = {"encryption_keys": generate_encryption_key(), "rate_limits_enabled": "true"}
-    told = "SELECT bucket FROM rate_usage WHERE starts_with(bucket, %s)"
+    shared = "SELECT bucket FROM rate_usage WHERE starts_with(bucket, %s)"
     tell = "INSERT INTO rate_usage VALUES ('another', %s, 1000, clock_timestamp())"
     with (
         LiveServer(tmp_path, **urls, **settings) as server,
@@ -170,7 +170,7 @@ def test_limits_of_keys_are_shared(
         for limit, path in LIMITED_PATHS.items():
 
             def find_bucket(limit: str = limit) -> tuple[str] | None:
-                return database.execute(told, [limit]).fetchone()
+                return database.execute(shared, [limit]).fetchone()
 
             def is_refused(path: str = path) -> bool:
                 time.sleep(1)

@@ -29,7 +29,7 @@ class RateLimiter:
     rates: tuple[RateLimit, ...]
     name: str = "key"
     _calls: dict[KeyId, deque[float]] = field(default_factory=dict)
-    # What has not been told to other processes yet.
+    # Calls that are not shared with other processes yet.
     _used: Counter[KeyId] = field(default_factory=Counter)
 
     def admit(self, key_id: KeyId, now_s: float) -> None:
