@@ -151,10 +151,13 @@ class Forwarder:
 
 class ForwardedRoute:
     """A fast route that the origin answers. Without the origin it answers 503, so that SDKs keep
-    their events and send them again."""
+    their events and send them again; `unavailable` says what is missing."""
 
-    def __init__(self, forwarder: Forwarder, *, max_bytes: int, timeout_s: float) -> None:
+    def __init__(
+        self, forwarder: Forwarder, *, max_bytes: int, timeout_s: float, unavailable: str
+    ) -> None:
         self._forwarder = forwarder
+        self._unavailable = unavailable
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
 
@@ -164,7 +167,7 @@ class ForwardedRoute:
         try:
             response = await self._forwarder.send(scope, body, self._timeout_s, trace)
         except OriginUnreachable:
-            raise Unavailable(NO_ORIGIN, retry_after_s=5) from None
+            raise Unavailable(self._unavailable, retry_after_s=5) from None
         trace.mark("origin")
         return build_forwarded_reply(response)
 

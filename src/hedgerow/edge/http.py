@@ -24,6 +24,7 @@ from hedgerow.edge.forwarding import (
 from hedgerow.edge.inbox.queue import Inbox
 from hedgerow.edge.inbox.route import InboxRoute, InboxRoutes, ReadOnlyAcceptance
 from hedgerow.edge.state import (
+    NO_ORIGIN,
     AbsentData,
     EdgeState,
     NeedsOrigin,
@@ -308,11 +309,14 @@ def _build_inbox_routes(services: EdgeServices) -> Mapping[str, FastRoute]:
     }
 
 
-def build_forwarded_routes(services: EdgeServices) -> Mapping[str, FastRoute]:
+def build_forwarded_routes(
+    services: EdgeServices, unavailable: str = NO_ORIGIN
+) -> Mapping[str, FastRoute]:
     route = ForwardedRoute(
         services.forwarder,
         max_bytes=CAPTURE_BYTES,
         timeout_s=services.settings.request_read_timeout_s,
+        unavailable=unavailable,
     )
     common: dict[str, Any] = {"handler": route, "is_public": True, "allows_credentials": True}
     captures = FastRoute(methods=("POST", "GET"), is_capture=True, **common)

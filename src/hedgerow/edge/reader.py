@@ -25,7 +25,7 @@ from hedgerow.edge.http import (
     build_lenient_table,
     build_local_evaluation,
 )
-from hedgerow.edge.owner import OwnerApp, OwnerRoute, build_owner_headers
+from hedgerow.edge.owner import NO_OWNER, OwnerApp, OwnerRoute, build_owner_headers
 from hedgerow.edge.run import build_gauges, check_nothing, run_gateway
 from hedgerow.edge.sources import EdgeSource
 from hedgerow.edge.state import (
@@ -43,7 +43,12 @@ from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
-from hedgerow.outbound.origin_client import OriginClient, OriginRefused, OriginUnreachable
+from hedgerow.outbound.origin_client import (
+    KEEP_ALIVE_S,
+    OriginClient,
+    OriginRefused,
+    OriginUnreachable,
+)
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
@@ -134,7 +139,14 @@ async def run_reader(
     state = EdgeState()
     directory = Directory(EdgeDirectoryStore(state), utc_now, time.monotonic)
     flag_cache = FlagCache(EdgeFlagStore(state), run_in_thread)
-    client = OriginClient(OWNER_URL, f"hedgerow-reader/{__version__}", socket_path)
+    client = OriginClient(
+        OWNER_URL,
+        f"hedgerow-reader/{__version__}",
+        socket_path,
+        # Shorter than the owner drains. It closes a connection after a response meanwhile, so it
+        # never closes one on which a request is on its way.
+        keep_alive_s=min(KEEP_ALIVE_S, settings.shutdown_drain_s / 2) or KEEP_ALIVE_S,
+    )
     services = EdgeServices(
         settings, state, directory, flag_cache, client, build_headers=build_owner_headers
     )
@@ -143,7 +155,7 @@ async def run_reader(
     # The metrics on the port of the service are those of the owner.
     routes = {
         **_build_evaluation_routes(services),
-        **build_forwarded_routes(services),
+        **build_forwarded_routes(services, NO_OWNER),
         **build_fast_table([readiness]),
     }
     app = build_app([Mount("/", OwnerApp(client))])

@@ -59,11 +59,15 @@ class OriginResponse:
 
 
 class OriginClient:
-    """`url` has no trailing slash. With `socket_path`, all connections go to this Unix socket."""
+    """`url` has no trailing slash. With `socket_path`, all connections go to this Unix socket. A
+    connection is used again within `keep_alive_s`."""
 
-    def __init__(self, url: str, agent: str, socket_path: str = "") -> None:
+    def __init__(
+        self, url: str, agent: str, socket_path: str = "", keep_alive_s: float = KEEP_ALIVE_S
+    ) -> None:
         self._url = url
         self._socket_path = socket_path
+        self._keep_alive_s = keep_alive_s
         self._agent = agent
         self._session: aiohttp.ClientSession | None = None
 
@@ -152,10 +156,10 @@ class OriginClient:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.UnixConnector(
-                    self._socket_path, limit=0, keepalive_timeout=KEEP_ALIVE_S
+                    self._socket_path, limit=0, keepalive_timeout=self._keep_alive_s
                 )
                 if self._socket_path
-                else aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+                else aiohttp.TCPConnector(limit=0, keepalive_timeout=self._keep_alive_s),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 requote_redirect_url=False,

@@ -21,6 +21,8 @@ from hedgerow.lib.workers.signals import DRAIN_SIGNAL
 
 # A process that is not ready by then answers that it is not.
 MAX_START_S = 30.0
+# A connection that was accepted a moment before the end has this long to send its request.
+LAST_REQUEST_S = 0.1
 
 
 class InternalListener(NamedTuple):
@@ -105,10 +107,14 @@ class Server(uvicorn.Server):
         return protocol
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._stopping.set()
         self._waiting_acceptors = []
         for acceptor in self._acceptors:
             acceptor.stop()
+        for each in sockets or []:
+            each.close()
+        if self._readiness.draining.is_set():
+            await asyncio.sleep(LAST_REQUEST_S)
+        self._stopping.set()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
