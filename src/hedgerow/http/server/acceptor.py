@@ -12,6 +12,7 @@ import socket
 from _socket import socket as PlainSocket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -40,9 +41,12 @@ SPARE_INTERVAL_S = 0.1
 _log = structlog.get_logger("hedgerow.http")
 
 
-# Returns the answer to the only request of a connection, None if a handler is to serve it. Gets the
-# client's address and the first bytes of the connection.
+# Returns the answer to the only request of a connection, ADMITTED if it has a place in its queue,
+# None if it is to be read as any other. Gets the client's address and the connection's first bytes.
 FindEarlyAnswer = Callable[[str, bytes], bytes | None]
+ADMITTED = b""
+# Gets what has been received of a connection.
+CreateProtocol = Callable[[bytes], asyncio.BaseProtocol]
 
 
 class Acceptor:
@@ -53,7 +57,7 @@ class Acceptor:
     def __init__(
         self,
         listening: socket.socket,
-        create_protocol: Callable[[], asyncio.BaseProtocol],
+        create_protocol: CreateProtocol,
         max_connections: int,
         *,
         is_refusing: Callable[[], bool],
@@ -109,39 +113,43 @@ class Acceptor:
                 self._retry = self._loop.call_later(RETRY_S, self.start)
                 return
             is_crowded = opened >= CROWD or is_refusing()
-            if is_crowded and self._answer_early(number, peer):
+            received = self._examine(number, peer) if is_crowded else b""
+            if received is None:
                 max_s = REFUSING_S
             else:
-                self._open(socket.socket(*self._kind, fileno=number))
+                self._open(socket.socket(*self._kind, fileno=number), received)
                 opened += 1
             if perf_counter() - began > max_s:
                 return
 
-    def _open(self, connection: socket.socket) -> None:
+    def _open(self, connection: socket.socket, received: bytes) -> None:
         connection.setblocking(False)
-        rest = start_eagerly(self._loop.connect_accepted_socket(self._create_protocol, connection))
+        create = partial(self._create_protocol, received)
+        rest = start_eagerly(self._loop.connect_accepted_socket(create, connection))
         if rest is not None:
             task: asyncio.Task[object] = self._loop.create_task(rest)
             self._tasks.add(task)
             task.add_done_callback(self._forget)
 
-    def _answer_early(self, number: int, peer: Any) -> bool:
+    def _examine(self, number: int, peer: Any) -> bytes | None:
         """Answer the request that a new connection has already received, if no handler is needed
-        for that."""
+        for that, and return None. Otherwise return what was read."""
         # Cheaper than socket.socket, which converts its arguments to enumerations.
         connection = PlainSocket(*self._kind, number)
+        received = b""
         with suppress(OSError):
             data = connection.recv(MAX_EARLY_BYTES, PEEK)
             # A Unix socket has no address.
             answer = self._find_early_answer(peer[0] if peer else "", data)
             if answer is not None:
                 # To close it with unread bytes would discard the answer.
-                connection.recv(MAX_EARLY_BYTES, socket.MSG_DONTWAIT)
-                connection.send(answer, socket.MSG_DONTWAIT)
-                connection.close()
-                return True
+                received = connection.recv(MAX_EARLY_BYTES, socket.MSG_DONTWAIT)
+                if answer is not ADMITTED:
+                    connection.send(answer, socket.MSG_DONTWAIT)
+                    connection.close()
+                    return None
         connection.detach()
-        return False
+        return received
 
     def _forget(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)

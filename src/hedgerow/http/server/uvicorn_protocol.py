@@ -19,6 +19,7 @@ from uvicorn.server import ServerState
 
 from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unavailable
 from hedgerow.http.payload.receive import TAKE_BODY_KEY
+from hedgerow.http.server.acceptor import ADMITTED
 from hedgerow.http.server.connections import ConnectionState, ConnectionTable
 from hedgerow.http.server.errors import build_error_reply
 from hedgerow.http.server.health import ALIVE, LIVENESS_PATH
@@ -86,6 +87,7 @@ class BoundedProtocol(HttpToolsProtocol):
         "_unparsed_bytes",
         "_waiting",
         "address",
+        "received",
     )
 
     header_timeout_s = 30.0
@@ -104,6 +106,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.address = ""
+        # A request that was read before the connection was opened. It has a place in its queue.
+        self.received = b""
         self._is_surplus = False
         # When the server began to wait for the client, or to work on a request.
         self._since = 0.0
@@ -150,6 +154,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._set_deadline(SURPLUS_TIMEOUT_S if self._is_surplus else self.header_timeout_s)
         if self._is_surplus and self.open_connections.is_exhausted:
             self._reject(_too_many_connections_error())
+        elif self.received:
+            received, self.received = self.received, b""
+            self._find_sender(received)
+            if not self._wait_unparsed(received):
+                self._receive_in_crowd(received)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open_connections.remove(self)
@@ -210,15 +219,24 @@ class BoundedProtocol(HttpToolsProtocol):
     def _receive_in_crowd(self, data: bytes) -> None:
         if not self._token or not data.startswith(self._token, self._token_at):
             self._find_sender(data)
-        can_parse = self.queues.can_parse()
-        if not can_parse and self._is_simple() and (head := find_simple_head(data)):
-            self._waiting = data
-            self._deadline = math.inf
-            self.queues.add(self.find_queue(head.path)[0], self._sender, self._parse_waiting)
-        elif can_parse and len(data) <= HEAD_PIECE_BYTES:
-            self._parse(data)
-        else:
-            self._parse_pieces(data)
+        if self.queues.can_parse():
+            if len(data) <= HEAD_PIECE_BYTES:
+                self._parse(data)
+                return
+        elif self._wait_unparsed(data):
+            return
+        self._parse_pieces(data)
+
+    def _wait_unparsed(self, data: bytes) -> bool:
+        """Let a request wait in its queue. Return False if the bytes are not exactly one simple
+        request."""
+        head = find_simple_head(data) if self._is_simple() else None
+        if head is None:
+            return False
+        self._waiting = data
+        self._deadline = math.inf
+        self.queues.add(self.find_queue(head.path)[0], self._sender, self._parse_waiting)
+        return True
 
     def _parse_waiting(self) -> None:
         """Parse the request that waits, and start its handler."""
@@ -414,7 +432,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @classmethod
     def find_early_answer(cls, address: str, data: bytes, state: ServerState) -> bytes | None:
         """Return the answer to the only request of a new connection, if it needs no handler: that
-        the process is alive, or a refusal."""
+        the process is alive, or a refusal. ADMITTED if it has a place in its queue."""
         head = find_simple_head(data)
         if head is None:
             return None
@@ -424,7 +442,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not head.closes or queue is cls.queues.probes:
             return None
         if cls.queues.reserve(queue, cls.senders.find(address, data)[0]):
-            return None
+            return ADMITTED
         queue.refused += 1
         return render_refusals(state.default_headers)[True]
 

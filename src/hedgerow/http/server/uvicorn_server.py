@@ -94,15 +94,17 @@ class Server(uvicorn.Server):
         for acceptor in waiting:
             acceptor.start()
 
-    def _create_protocol(self) -> asyncio.Protocol:
-        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+    def _create_protocol(self, received: bytes) -> BoundedProtocol:
+        create = cast(type[BoundedProtocol], self.config.http_protocol_class)
+        protocol = create(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
+        protocol.received = received
         return protocol
 
-    def _create_internal_protocol(self) -> asyncio.Protocol:
+    def _create_internal_protocol(self, received: bytes) -> BoundedProtocol:
         assert self._internal is not None
-        protocol = cast(BoundedProtocol, self._create_protocol())
+        protocol = self._create_protocol(received)
         protocol.app = self._internal.app
         return protocol
 

@@ -28,12 +28,12 @@ class FakeAcceptor(Acceptor):
     opened = 0
     answered = 0
 
-    def _open(self, connection: socket.socket) -> None:
+    def _open(self, connection: socket.socket, received: bytes) -> None:
         self.opened += 1
 
-    def _answer_early(self, number: int, peer: Any) -> bool:
+    def _examine(self, number: int, peer: Any) -> bytes | None:
         self.answered += 1
-        return True
+        return None
 
 
 @pytest.mark.parametrize("is_refusing", [False, True])
@@ -43,7 +43,7 @@ async def test_connections_of_a_crowd_are_examined_before_they_are_opened(
     monkeypatch.setattr(acceptor, "perf_counter", lambda: 0.0)
     accepting = FakeAcceptor(
         FakeListener(CROWD + 5),  # type: ignore[arg-type]
-        asyncio.Protocol,
+        lambda _: asyncio.Protocol(),
         max_connections=1_000,
         is_refusing=lambda: is_refusing,
         find_early_answer=lambda _, __: None,

@@ -57,11 +57,12 @@ async def test_closed_connection_is_freed_without_the_collector() -> None:
         gc.enable()
 
 
-def _connect(gateway: Gateway) -> tuple[Any, MemoryTransport]:
+def _connect(gateway: Gateway, received: bytes = b"") -> tuple[Any, MemoryTransport]:
     server = build_server(gateway, header_timeout_s=30, drain_s=0, grace_s=1)
     server.config.load()
     protocol_class: Any = server.config.http_protocol_class
     protocol = protocol_class(config=server.config, server_state=server.server_state, app_state={})
+    protocol.received = received
     transport = MemoryTransport()
     protocol.connection_made(transport)
     return protocol, transport
@@ -201,7 +202,19 @@ async def test_in_a_crowd_new_connections_are_refused_before_their_requests_wait
 
     assert [bool(each) for each in find_answers(b"POST /fast")] == [False, False, True, True]
     assert gateway.queues.flags.refused == 2
-    assert find_answers(b"GET /_readiness") == [None] * 4
+    assert not any(find_answers(b"GET /_readiness"))
+    protocol.connection_lost(None)
+
+
+async def test_a_request_with_a_place_is_not_refused_when_its_connection_opens() -> None:
+    gateway = _build_gateway()
+    gateway.queues.is_refusing = gateway.queues.flags.is_refusing = True
+    gateway.queues.flags.limit = 0
+    protocol, transport = _connect(gateway, REQUEST)
+    protocol.data_received(REQUEST)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert re.findall(rb"HTTP/1.1 (\d+)", transport.written) == [b"200", b"503"]
     protocol.connection_lost(None)
 
 
