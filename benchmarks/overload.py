@@ -1,26 +1,26 @@
 """What the service serves at three times the load that it can take.
 
-    python -m benchmarks.overload [part ...] [--seconds 8] [--factor 3] [--flags 50]
+    python -m benchmarks.overload [part ...] [--rounds 5] [--seconds 2] [--factor 3] [--flags 50]
         [--database-url postgresql://…]
 
-Parts are decide, capture, mixed, reconnect and eager; all of them by default. Each one first
-measures the capacity: 64 connections, each of which sends its next request when the last one is
-answered. Then requests start at `--factor` times that rate, whether or not earlier ones are
-answered, on as many connections as that takes; and then the capacity is measured again: the mean
-counts. `reconnect` opens a connection for each request in all three parts. `eager` has a thousand
-connections instead, which ignore refusals and send the next request at once. The first second of
-each part, in which the connections are opened, does not count. A request on a new connection begins
-before it is connected. The flags are those of benchmarks/flag_world.py; with `--flags 1` an answer
-is the cheapest, and a refusal beside it the dearest.
+Parts are decide, capture, mixed, reconnect and eager; all of them by default. Each one measures the
+capacity: 64 connections, each of which sends its next request when the last one is answered. Then
+requests start at `--factor` times that rate, whether or not earlier ones are answered, on as many
+connections as that takes. Both alternate, because the speed of a machine changes. `reconnect` opens
+a connection for each request, at both loads. `eager` has a thousand connections instead, which
+ignore refusals and send the next request at once. The first second, in which the connections are
+opened, does not count. A request on a new connection begins before it is connected. The flags are
+those of benchmarks/flag_world.py; with `--flags 1` an answer is the cheapest, and a refusal beside
+it the dearest.
 
-The table shows the served requests a second at both loads and their ratio, which should be at
-least 0.8; the same ratio per second of CPU time of the service, which a busy machine changes less;
-how long 99 % of the served and of the refused requests took; the longest health check of a process
-that sends ten a second, to the port of the service and to that of its metrics; and all answers.
-The service has a core of its own at both, and the load and the health checks share another:
-`load` is the part of it that the load took. If that is about 1, or if requests are "not sent"
-because 1,500 connections wait already, the load was less than `--factor` times the capacity.
-Compare figures of one run only. Loopback only, bounded in count and time.
+The table shows the medians of all rounds: the served requests a second at both loads; the ratio of
+each round to the capacity before and after it, which should be at least 0.8, and the same ratio per
+second of CPU time of the service; how long 99 % of the served and of the refused requests took.
+Then the longest health check of a process that sends ten a second, to the port of the service and
+to that of its metrics, and all answers. The service has a core of its own at both loads, and the
+load and the health checks share another: `load` is the part of it that the load took. If that is
+about 1, or if requests are "not sent" because 1,500 connections wait already, the load was less
+than `--factor` times the capacity. Loopback only, bounded in count and time.
 """
 
 import argparse
@@ -38,7 +38,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, cast
 
 import httpx
@@ -104,7 +106,6 @@ class Load:
     sent: int = 0
     cpu_s: float = 0.0
     statuses: Counter[str] = field(default_factory=Counter)
-    served_by_path: Counter[str] = field(default_factory=Counter)
     served_s: list[float] = field(default_factory=list)
     refused_s: list[float] = field(default_factory=list)
     idle: deque["Client"] = field(default_factory=deque)
@@ -122,7 +123,6 @@ class Load:
         self.statuses[status] += 1
         if status.startswith("2") and now < self.ends:
             self.served_s.append(seconds)
-            self.served_by_path[request[5:8].decode()] += 1
         elif status in ("429", "503"):
             self.refused_s.append(seconds)
 
@@ -326,7 +326,6 @@ def print_load(part: str, port: int, rate: float, seconds: float) -> None:
     result = {
         "load_cores": load.cpu_s / seconds,
         "statuses": load.statuses,
-        "paths": load.served_by_path,
         "served_per_s": len(load.served_s) / seconds,
         "served_p99_ms": compute_p99_ms(load.served_s),
         "refused_p99_ms": compute_p99_ms(load.refused_s),
@@ -443,28 +442,47 @@ def measure(service: Service, part: str, rate: float, seconds: float) -> dict[st
 def measure_part(part: str, options: argparse.Namespace) -> None:
     service_core, load_core = cores()
     everywhere = os.sched_getaffinity(0)
+    overloads: list[dict[str, Any]] = []
     with run_service(options.database_url, options.flags, service_core) as service:
         os.sched_setaffinity(0, load_core)
         measure(service, part, 0, 1)
-        capacity = measure(service, part, 0, options.seconds)
-        rate = EAGER if part == "eager" else capacity["served_per_s"] * options.factor
-        overload = measure(service, part, rate, options.seconds)
-        again = measure(service, part, 0, options.seconds)
+        capacities = [measure(service, part, 0, options.seconds)]
+        for _ in range(options.rounds):
+            rate = EAGER if part == "eager" else capacities[-1]["served_per_s"] * options.factor
+            overloads.append(measure(service, part, rate, options.seconds))
+            capacities.append(measure(service, part, 0, options.seconds))
         os.sched_setaffinity(0, everywhere)
-    for figure in ("served_per_s", "served_per_cpu_s"):
-        capacity[figure] = (capacity[figure] + again[figure]) / 2
-    ratios = [
-        overload[figure] / max(1.0, capacity[figure])
-        for figure in ("served_per_s", "served_per_cpu_s")
-    ]
+    print_row(part, capacities, overloads)
+
+
+def print_row(part: str, capacities: list[dict[str, Any]], overloads: list[dict[str, Any]]) -> None:
+    def list_ratios(figure: str) -> list[float]:
+        """Compare each round with the capacity before and after it."""
+        around = pairwise(each[figure] for each in capacities)
+        return [
+            2 * overload[figure] / max(1.0, sum(pair))
+            for overload, pair in zip(overloads, around, strict=True)
+        ]
+
+    ratios = list_ratios("served_per_s")
+    answers = sum((Counter(each["statuses"]) for each in overloads), Counter[str]())
     print(
-        f"{part:<10} {capacity['served_per_s']:>10.0f} {overload['served_per_s']:>9.0f} "
-        f"{ratios[0]:>6.2f} {ratios[1]:>6.2f} {overload['served_p99_ms']:>8.0f} "
-        f"{overload['refused_p99_ms']:>8.0f} {capacity['health_ms']:>7.0f} "
-        f"{overload['health_ms']:>7.0f} {overload['own_health_ms']:>7.0f} "
-        f"{overload['load_cores']:>5.2f}  {overload['statuses']} {overload['paths']}",
+        f"{part:<10} {compute_median(capacities, 'served_per_s'):>10.0f} "
+        f"{compute_median(overloads, 'served_per_s'):>9.0f} "
+        f"{median(ratios):>6.2f} {min(ratios):>5.2f}-{max(ratios):<4.2f} "
+        f"{median(list_ratios('served_per_cpu_s')):>6.2f} "
+        f"{compute_median(overloads, 'served_p99_ms'):>8.0f} "
+        f"{compute_median(overloads, 'refused_p99_ms'):>8.0f} "
+        f"{max(each['health_ms'] for each in capacities):>7.0f} "
+        f"{max(each['health_ms'] for each in overloads):>7.0f} "
+        f"{max(each['own_health_ms'] for each in overloads):>7.0f} "
+        f"{compute_median(overloads, 'load_cores'):>5.2f}  {dict(answers)}",
         flush=True,
     )
+
+
+def compute_median(rounds: list[dict[str, Any]], figure: str) -> float:
+    return median(each[figure] for each in rounds)
 
 
 def main() -> None:
@@ -477,16 +495,17 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=[])
-    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--factor", type=float, default=3.0)
     parser.add_argument("--flags", type=int, default=50)
     parser.add_argument("--database-url", default="")
     options = parser.parse_args()
     print(
-        "part       capacity/s  served/s  ratio    CPU   served  refused  health  health    port"
-        "   load\n"
-        "                                        ratio   p99 ms   p99 ms  before  during  during"
-        "  cores"
+        "part       capacity/s  served/s  ratio     (from-to)    CPU   served  refused  health"
+        "  health    port   load\n"
+        "                                                      ratio   p99 ms   p99 ms  before"
+        "  during  during  cores"
     )
     for part in options.parts or PARTS:
         measure_part(part, options)
