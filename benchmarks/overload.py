@@ -482,7 +482,8 @@ def print_row(part: str, capacities: list[dict[str, Any]], overloads: list[dict[
 
 
 def compute_median(rounds: list[dict[str, Any]], figure: str) -> float:
-    return median(each[figure] for each in rounds)
+    found: float = median(each[figure] for each in rounds)
+    return found
 
 
 def main() -> None:
