@@ -143,7 +143,7 @@ async def run_reader(
         OWNER_URL,
         f"hedgerow-reader/{__version__}",
         socket_path,
-        # Shorter than the owner drains. It closes a connection after a response meanwhile, so it
+        # The owner drains for longer, and closes each connection after a response meanwhile: it
         # never closes one on which a request is on its way.
         keep_alive_s=min(KEEP_ALIVE_S, settings.shutdown_drain_s / 2) or KEEP_ALIVE_S,
     )
