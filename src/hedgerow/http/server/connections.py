@@ -13,6 +13,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Protocol
 
+from hedgerow.errors import Unavailable
 from hedgerow.http.server.proxies import group_address
 
 # More than this brings nothing, and some libraries allocate memory for each.
@@ -153,3 +154,7 @@ def compute_max_connections(file_limit: int, database_connections: int) -> int:
     """Return how many connections leave enough file descriptors for everything else."""
     reserved = max(file_limit // 4, MIN_RESERVED_FILES + database_connections)
     return max(MIN_CONNECTIONS, file_limit - min(reserved, MAX_RESERVED_FILES) - MAX_SURPLUS)
+
+
+def build_surplus_error() -> Unavailable:
+    return Unavailable("Too many connections are open. Try again shortly.", retry_after_s=1)

@@ -1,9 +1,10 @@
 """A connection: a subclass of uvicorn's protocol with limits that uvicorn and httptools lack, and
 speed.
 
-Only this file and uvicorn_server.py rely on uvicorn's private behaviour. pyproject.toml pins
-uvicorn to UVICORN_VERSIONS; before you widen the range, compare httptools_impl.py and server.py of
-both versions and run tests/fault/test_hostile_sockets.py.
+Only this file, flow_control.py and uvicorn_server.py rely on uvicorn's private behaviour.
+pyproject.toml pins uvicorn to UVICORN_VERSIONS; before you widen the range, compare
+httptools_impl.py, flow_control.py and server.py of both versions and run
+tests/fault/test_hostile_sockets.py.
 """
 
 import asyncio
@@ -13,15 +14,15 @@ from collections.abc import Coroutine
 from typing import Any, ClassVar
 
 import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from hedgerow.errors import AppError, HeadersTooLarge, Malformed, Unavailable
+from hedgerow.errors import AppError, HeadersTooLarge, Malformed
 from hedgerow.http.payload.receive import TAKE_BODY_KEY
 from hedgerow.http.server.acceptor import ADMITTED
-from hedgerow.http.server.connections import ConnectionState, ConnectionTable
+from hedgerow.http.server.connections import ConnectionState, ConnectionTable, build_surplus_error
 from hedgerow.http.server.errors import build_error_reply
+from hedgerow.http.server.flow_control import HoldingFlowControl
 from hedgerow.http.server.health import ALIVE, LIVENESS_PATH
 from hedgerow.http.server.proxies import is_valid_host, parse_authority
 from hedgerow.http.server.refusals import (
@@ -147,13 +148,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.flow: _FlowControl = _FlowControl(transport)
+        self.flow: HoldingFlowControl = HoldingFlowControl(transport)
         self.address = self.client[0] if self.client else ""
         self._since = self.loop.time()
         self._is_surplus = not self.open_connections.add(self)
         self._set_deadline(SURPLUS_TIMEOUT_S if self._is_surplus else self.header_timeout_s)
         if self._is_surplus and self.open_connections.is_exhausted:
-            self._reject(_too_many_connections_error())
+            self._reject(build_surplus_error())
         elif self.received:
             received, self.received = self.received, b""
             self._find_sender(received)
@@ -408,7 +409,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._is_surplus and self.open_connections.has_surplus:
             cycle.keep_alive = False
             if self._queue is not self.queues.probes:
-                self._reject(_too_many_connections_error())
+                self._reject(build_surplus_error())
                 return
         if self.draining.is_set():
             cycle.keep_alive = False
@@ -596,17 +597,3 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             wait = min(left, self.timeout_keep_alive)
             self._timer = self.loop.call_later(wait, self._check_deadline)
-
-
-class _FlowControl(FlowControl):
-    """Reads no more while bytes are held, although a handler waits for more of its body."""
-
-    is_held = False
-
-    def resume_reading(self) -> None:
-        if not self.is_held:
-            super().resume_reading()
-
-
-def _too_many_connections_error() -> Unavailable:
-    return Unavailable("Too many connections are open. Try again shortly.", retry_after_s=1)
