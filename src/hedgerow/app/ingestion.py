@@ -107,7 +107,7 @@ def build_deletion(
     read_barrier: ReadBarrier,
     behaviors: BehaviorRepairs,
 ) -> EventDeletion:
-    copies = SqlDeliveryStore(database), SqlDeadLetterStore(database)
+    copies = SqlDeliveryStore(database), SqlDeadLetterStore(database), SqlWarningStore(database)
     return EventDeletion(
         events,
         copies,

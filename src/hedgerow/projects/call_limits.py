@@ -14,6 +14,9 @@ from hedgerow.errors import RateLimitExceeded
 from hedgerow.projects.model import ProjectId
 
 BURST_S = 10.0
+# Processes that each admit a burst before they hear of each other owe as much together. A process
+# that was frozen hears of more than that, so there is a bound.
+MAX_SHARED_DEBT_S = 60.0
 # Beyond it, the buckets that were not used for longest are forgotten.
 MAX_BUCKETS = 20_000
 # Processes exchange what they used of a bucket once it is this share of a second's worth.
@@ -54,16 +57,17 @@ class TokenBuckets:
         if tokens < 1.0:
             bucket.tokens = tokens
             return (1.0 - tokens) / rate
-        tokens = (tokens if tokens < burst else burst) - cost
-        bucket.tokens = tokens if tokens > -burst else -burst
-        bucket.used += cost
+        tokens = tokens if tokens < burst else burst
+        bucket.tokens = tokens - cost if tokens - cost > -burst else -burst
+        bucket.used += tokens - bucket.tokens
         return 0.0
 
     def take_for_others(self, key: str, now_s: float, cost: float) -> None:
         """Take the tokens that other processes used."""
         bucket = self._buckets.get(key) or self._add(key, now_s)
         tokens = bucket.tokens + (now_s - bucket.updated_at_s) * self.rate_per_s
-        bucket.tokens = max(min(tokens, self._burst) - cost, -self._burst)
+        most = max(self._burst, self.rate_per_s * MAX_SHARED_DEBT_S)
+        bucket.tokens = max(min(tokens, self._burst) - cost, -most)
         bucket.updated_at_s = now_s
 
     def collect_used(self) -> dict[str, float]:

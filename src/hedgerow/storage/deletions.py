@@ -6,6 +6,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from hedgerow.events.purge import Deletion, DeletionLog, DeletionQuery
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage.dashboards import results
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
@@ -39,8 +40,9 @@ class SqlDeletionLog(DeletionLog):
         )
 
         def change(connection: Connection) -> None:
-            of = connection.execute(ended).scalars().all()
-            generations.advance_events(connection, [ProjectId(each) for each in of])
+            of = [ProjectId(each) for each in connection.execute(ended).scalars().all()]
+            generations.advance_events(connection, of)
+            results.forget_results(connection, of)
 
         await self._database.write(change)
 

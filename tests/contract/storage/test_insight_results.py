@@ -24,6 +24,7 @@ from hedgerow.queries.model import InsightOutput
 from hedgerow.queries.queries import Queries, Refresh
 from hedgerow.storage.dashboards import results as results_module
 from hedgerow.storage.dashboards.results import SqlResultStore
+from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.engine import generations
 from tests.contract.storage.conftest import LATER, NOW, Stores
 
@@ -131,6 +132,31 @@ async def test_result_is_computed_once_and_kept_until_something_changes(stores: 
         process.now += MAX_AGE
         aged = await process.results.fetch_one(project, query(), Refresh.FORCE_CACHE)
         assert (read_number(aged), aged.is_stale) == (2, True)
+
+
+async def test_no_kept_result_shows_what_was_deleted(stores: Stores) -> None:
+    """Not even to those who accept a stale one. Other projects keep theirs, and what is to be
+    computed stays in the queue."""
+    project, other = await stores.new_project(), await stores.new_project("Other")
+    counter = Counter()
+    process = Process(stores, {each.id: each for each in (project, other)}, counter)
+    async with process.running():
+        for each in (project, other):
+            await process.results.fetch_one(each, query(), Refresh.BLOCKING)
+        await process.results.fetch_one(project, query(1), Refresh.BLOCKING)
+    await process.store.request(project.id, {"waiting": query(2)}, process.now)
+    deletions = SqlDeletionLog(stores.database)
+    await deletions.end(await deletions.begin(project.id, "", NOW), NOW)
+    for number in (0, 1):
+        gone = await process.results.fetch_one(project, query(number), Refresh.FORCE_CACHE)
+        assert gone.kept is None
+    kept = await process.results.fetch_one(other, query(), Refresh.FORCE_CACHE)
+    assert read_number(kept) == 2
+    (waiting,) = (await process.store.find(project.id, ["waiting"], with_result=False)).values()
+    assert waiting.wanted_at is not None
+    async with process.running():
+        new = await process.results.fetch_one(project, query(), Refresh.BLOCKING)
+        assert (read_number(new) or 0) > 3
 
 
 async def test_forced_results_are_newer_than_their_request(stores: Stores) -> None:

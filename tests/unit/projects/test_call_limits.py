@@ -7,7 +7,13 @@ from unittest.mock import patch
 import pytest
 
 from hedgerow.errors import RateLimitExceeded
-from hedgerow.projects.call_limits import BURST_S, CallLimits, TokenBuckets, share_usage
+from hedgerow.projects.call_limits import (
+    BURST_S,
+    MAX_SHARED_DEBT_S,
+    CallLimits,
+    TokenBuckets,
+    share_usage,
+)
 from hedgerow.projects.model import ProjectId
 from tests.unit.fake_time import FakeTime
 
@@ -140,6 +146,35 @@ async def test_use_in_other_processes_counts() -> None:
         await share_usage([limits.limits], exchange)
     assert exchange.received == {"evaluation 1": 2.0}
     assert limits.count_evaluations(15) == 0
+
+
+async def test_processes_that_each_admit_a_burst_admit_no_more_than_one_in_the_end() -> None:
+    """Three full bursts before the first exchange are paid back until one alone would admit the
+    next call."""
+    limits = Limits(project_calls_per_s=1)
+    assert limits.count_evaluations(15) == 10
+    with patch("time.monotonic", limits.time.monotonic):
+        await share_usage([limits.limits], Exchange({"evaluation 1": 20.0}))
+    limits.time.advance(20)
+    assert limits.count_evaluations(15) == 0
+    limits.time.advance(5)
+    assert limits.count_evaluations(15) == 5
+
+
+async def test_debt_to_other_processes_is_bounded() -> None:
+    limits = Limits(project_calls_per_s=1)
+    with patch("time.monotonic", limits.time.monotonic):
+        await share_usage([limits.limits], Exchange({"evaluation 1": 1_000_000.0}))
+    limits.time.advance(MAX_SHARED_DEBT_S)
+    assert limits.count_evaluations(15) == 0
+    limits.time.advance(1)
+    assert limits.count_evaluations(15) == 1
+
+
+def test_other_processes_pay_what_this_one_pays_for_a_large_batch() -> None:
+    limits = Limits(project_events_per_s=1)
+    limits.limits.admit_capture(ONE, 1_000_000)
+    assert limits.limits.collect_used() == {"events 1": 2 * BURST_S}
 
 
 def test_little_use_is_not_exchanged() -> None:

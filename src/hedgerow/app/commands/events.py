@@ -23,6 +23,7 @@ from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
+from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
 from hedgerow.storage.persons.behaviors import SqlBehaviorStore
 from hedgerow.storage.persons.persons import SqlPersonStore
 from hedgerow.storage.projects.activity import SqlActivityStore
@@ -83,7 +84,7 @@ async def open_events(
 
 
 def _build_actions(database: Database, events: LazyEventStore) -> EventStoreActions:
-    copies = SqlDeliveryStore(database), SqlDeadLetterStore(database)
+    copies = SqlDeliveryStore(database), SqlDeadLetterStore(database), SqlWarningStore(database)
     return EventStoreActions(
         events=events,
         deletion=EventDeletion(

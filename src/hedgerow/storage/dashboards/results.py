@@ -227,6 +227,15 @@ class SqlResultStore(ResultStore):
         await self._database.write(change)
 
 
+def forget_results(connection: Connection, project_ids: Sequence[ProjectId]) -> None:
+    """Delete the results of projects, because they may contain what was deleted since. Those to
+    compute stay in the queue."""
+    own = table.c.project_id.in_(project_ids)
+    connection.execute(delete(table).where(own & table.c.wanted_at.is_(None)))
+    nothing = {"result": None, "result_bytes": 0, "state": "", "computed_at": None}
+    connection.execute(update(table).where(own).values(nothing))
+
+
 def _is(project_id: ProjectId, keys: Collection[str]) -> ColumnElement[bool]:
     return (table.c.project_id == project_id) & table.c.key.in_(list(keys))
 

@@ -1,15 +1,21 @@
 """Log lines of destinations, transformations and jobs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, delete, insert, select
 
+from hedgerow.lib import jsonio
 from hedgerow.pipelines.deliveries.model import LogLine
 from hedgerow.pipelines.model import RecordId
+from hedgerow.projects.model import ProjectId
+from hedgerow.storage.engine import bulk
 from hedgerow.storage.tables import delivery_logs as table
 
 MAX_LOG_LINES = 1000
+DELETED_ID = '"…"'
+
+_OF_PROJECT = "record_id IN (SELECT id FROM pipeline_records WHERE project_id = ?)"
 
 
 def add_log_lines(
@@ -37,3 +43,27 @@ def delete_old_log_lines(record_id: RecordId, connection: Connection) -> None:
     ).scalar()
     if newest_deleted is not None:
         connection.execute(delete(table).where(own & (table.c.id <= newest_deleted)))
+
+
+def delete_lines_of_events(
+    connection: Connection, project_id: ProjectId, uuids: Sequence[str]
+) -> None:
+    """Delete what was logged of these events: a receiver may repeat them in its error message."""
+    sql = f"DELETE FROM delivery_logs WHERE uuid IN ({{texts}}) AND {_OF_PROJECT}"  # noqa: S608 - our own names
+    bulk.execute(connection, sql, list(uuids), project_id)
+
+
+def delete_lines_with_ids(
+    connection: Connection, project_id: ProjectId, distinct_ids: Sequence[str]
+) -> None:
+    """Delete what was logged of events that have been delivered since, by the distinct ids that a
+    receiver repeats as JSON, and remove these from the errors of destinations."""
+    lines = f"DELETE FROM delivery_logs WHERE replace(message, ?, '') <> message AND {_OF_PROJECT}"  # noqa: S608 - our own names
+    errors = (
+        "UPDATE destination_states SET error = replace(error, ?, ?)"  # noqa: S608 - our own names
+        f" WHERE replace(error, ?, '') <> error AND {_OF_PROJECT}"
+    )
+    for each in distinct_ids:
+        quoted = jsonio.encode(each).decode()
+        bulk.execute(connection, lines, quoted, project_id)
+        bulk.execute(connection, errors, quoted, DELETED_ID, quoted, project_id)

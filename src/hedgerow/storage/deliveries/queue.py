@@ -34,7 +34,11 @@ from hedgerow.pipelines.store import (
 )
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import counts, delivered, retention
-from hedgerow.storage.deliveries.logs import add_log_lines
+from hedgerow.storage.deliveries.logs import (
+    add_log_lines,
+    delete_lines_of_events,
+    delete_lines_with_ids,
+)
 from hedgerow.storage.deliveries.new_deliveries import unpack_event
 from hedgerow.storage.deliveries.ordering import OrderedQueue
 from hedgerow.storage.engine import bulk
@@ -216,15 +220,19 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
     async def delete_copies(
         self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
     ) -> int:
-        """Delete deliveries that match. If both lists are given, both must match."""
+        """Delete deliveries that match, and what was logged of them. If both lists are given, both
+        must match."""
         condition, values = bulk.build_event_condition(uuids, distinct_ids)
         if not condition:
             return 0
-        sql = f"SELECT id FROM deliveries WHERE project_id = ? AND {condition}"  # noqa: S608 - our own names
+        sql = f"SELECT id, uuid FROM deliveries WHERE project_id = ? AND {condition}"  # noqa: S608 - our own names
 
         def change(connection: Connection) -> int:
             found = bulk.select(connection, sql, project_id, *values)
-            _delete_deliveries(connection, [id for (id,) in found])
+            _delete_deliveries(connection, [id for id, _ in found])
+            delete_lines_of_events(connection, project_id, [uuid for _, uuid in found])
+            if not uuids:
+                delete_lines_with_ids(connection, project_id, distinct_ids)
             return len(found)
 
         return await self._database.write(change)

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, delete, func, insert, or_, select
 from hedgerow.ingestion.model import IngestionWarning
 from hedgerow.ingestion.store import WarningQuery, WarningStore
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.tables.ingestion import ingestion_warnings as table
@@ -41,6 +42,19 @@ class SqlWarningStore(WarningStore):
             return [_decode_warning(row._asdict()) for row in rows], total
 
         return await self._database.read(run)
+
+    async def delete_copies(
+        self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
+    ) -> int:
+        """Delete warnings about events that match, since they repeat what was wrong with them. If
+        both lists are given, both must match. Warnings are no copies of events: returns 0."""
+        condition, values = bulk.build_event_condition(uuids, distinct_ids)
+        if condition:
+            sql = f"DELETE FROM ingestion_warnings WHERE project_id = ? AND {condition}"  # noqa: S608 - our own names
+            await self._database.write(
+                lambda connection: bulk.execute(connection, sql, project_id, *values)
+            )
+        return 0
 
     async def delete_old(self) -> None:
         """Delete all but the newest warnings of each project."""

@@ -210,6 +210,27 @@ async def test_deleted_events_are_not_delivered(stores: Stores) -> None:
     assert [each.event for each in await records.due(id, 10, NOW_MS)] == sent[3:]
 
 
+async def test_what_receivers_say_of_deleted_events_is_deleted(stores: Stores) -> None:
+    """By uuid while an event waits, and by the distinct id in the message once it is delivered."""
+    records, id = await queue(stores, event(1), event(2, by="bob"))
+    one, two = await records.due(id, 10, NOW_MS)
+    lines = [
+        LogLine(level=LogLevel.ERROR, message="HTTP 400: of ann", uuid=one.event.uuid),
+        LogLine(level=LogLevel.ERROR, message="HTTP 400: of bob", uuid=two.event.uuid),
+        LogLine(level=LogLevel.WARNING, message='HTTP 500: {"id":"ann"}', uuid=event(3).uuid),
+        LogLine(level=LogLevel.WARNING, message='HTTP 500: {"id":"anna"}', uuid=event(4).uuid),
+    ]
+    paused = PauseState(error='HTTP 500: {"id":"ann"}', failures=2, paused_until_ms=5)
+    await records.save_report(DeliveryReport(record_id=id, pause_state=paused, logs=lines), NOW)
+    await records.delete_copies(ProjectId(DEFAULT_PROJECT + 1), [], ["ann"])
+    history = SqlDeliveryHistory(stores.database)
+    assert (await history.logs(id, None, "", limit=10, offset=0))[1] == 4
+    assert await records.delete_copies(DEFAULT_PROJECT, [], ["ann"]) == 1
+    left, _ = await history.logs(id, None, "", limit=10, offset=0)
+    assert [each.line.uuid for each in left] == [event(4).uuid, event(2).uuid]
+    assert await records.errors() == {id: 'HTTP 500: {"id":"…"}'}
+
+
 def _run(statement: Update, connection: Connection) -> None:
     connection.execute(statement)
 

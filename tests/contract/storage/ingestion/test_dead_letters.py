@@ -265,6 +265,24 @@ async def test_deleted_person_has_no_dead_letters(
     assert await letters.list_oldest(9) == ([], 0)
 
 
+async def test_deleted_person_has_no_warnings(inbox: SqlInboxStore, stores: Stores) -> None:
+    captured = [build_captured_event(1, "ann"), build_captured_event(2, "bob")]
+    await inbox.add(DEFAULT_PROJECT, captured, [], NOW)
+    for bucket in range(1 if stores.location.is_sqlite else BUCKETS):
+        settler = BucketWorker(inbox, bucket, decide_except(1, 2))
+        while await settler.turn():
+            pass
+    warnings = SqlWarningStore(stores.database)
+    query = WarningQuery(project_id=DEFAULT_PROJECT, type="", limit=9, offset=0)
+    await warnings.delete_copies(ProjectId(999), [], ["ann"])
+    await warnings.delete_copies(DEFAULT_PROJECT, [], [])
+    assert (await warnings.list_warnings(query))[1] == 2
+    await warnings.delete_copies(DEFAULT_PROJECT, [], ["ann"])
+    assert [each.distinct_id for each in (await warnings.list_warnings(query))[0]] == ["bob"]
+    await warnings.delete_copies(DEFAULT_PROJECT, [captured[1].uuid], [])
+    assert (await warnings.list_warnings(query))[1] == 0
+
+
 async def test_row_changed_by_another_process_is_not_dead_lettered(
     inbox: SqlInboxStore, stores: Stores
 ) -> None:
