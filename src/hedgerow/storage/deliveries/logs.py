@@ -53,17 +53,14 @@ def delete_lines_of_events(
     bulk.execute(connection, sql, list(uuids), project_id)
 
 
-def delete_lines_with_ids(
-    connection: Connection, project_id: ProjectId, distinct_ids: Sequence[str]
-) -> None:
-    """Delete what was logged of events that have been delivered since, by the distinct ids that a
-    receiver repeats as JSON, and remove these from the errors of destinations."""
+def delete_lines_with_id(project_id: ProjectId, distinct_id: str, connection: Connection) -> None:
+    """Delete what was logged of events that have been delivered since, by the distinct id that a
+    receiver repeats as JSON, and remove it from the errors of destinations."""
     lines = f"DELETE FROM delivery_logs WHERE replace(message, ?, '') <> message AND {_OF_PROJECT}"  # noqa: S608 - our own names
     errors = (
         "UPDATE destination_states SET error = replace(error, ?, ?)"  # noqa: S608 - our own names
         f" WHERE replace(error, ?, '') <> error AND {_OF_PROJECT}"
     )
-    for each in distinct_ids:
-        quoted = jsonio.encode(each).decode()
-        bulk.execute(connection, lines, quoted, project_id)
-        bulk.execute(connection, errors, quoted, DELETED_ID, quoted, project_id)
+    quoted = jsonio.encode(distinct_id).decode()
+    bulk.execute(connection, lines, quoted, project_id)
+    bulk.execute(connection, errors, quoted, DELETED_ID, quoted, project_id)

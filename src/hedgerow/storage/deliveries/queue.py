@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -37,7 +38,7 @@ from hedgerow.storage.deliveries import counts, delivered, retention
 from hedgerow.storage.deliveries.logs import (
     add_log_lines,
     delete_lines_of_events,
-    delete_lines_with_ids,
+    delete_lines_with_id,
 )
 from hedgerow.storage.deliveries.new_deliveries import unpack_event
 from hedgerow.storage.deliveries.ordering import OrderedQueue
@@ -231,11 +232,13 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
             found = bulk.select(connection, sql, project_id, *values)
             _delete_deliveries(connection, [id for id, _ in found])
             delete_lines_of_events(connection, project_id, [uuid for _, uuid in found])
-            if not uuids:
-                delete_lines_with_ids(connection, project_id, distinct_ids)
             return len(found)
 
-        return await self._database.write(change)
+        deleted = await self._database.write(change)
+        # One at a time: each scans the log, and appends wait for a write.
+        for each in () if uuids else distinct_ids:
+            await self._database.write(partial(delete_lines_with_id, project_id, each))
+        return deleted
 
     async def find_last_failure(self) -> datetime | None:
         newest = select(delivery_logs.c.created_at).order_by(delivery_logs.c.id.desc()).limit(1)
