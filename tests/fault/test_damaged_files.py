@@ -254,3 +254,32 @@ def test_a_damaged_backup_is_refused_and_nothing_is_restored(
     done = run_in_process("restore", str(tmp_path / "backup"), data=tmp_path / "new")
     assert (done.returncode, problem in done.stderr) == (1, True), done.stderr
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_a_damaged_write_ahead_log_loses_only_the_changes_after_the_damage(
+    tmp_path: Path, is_cut_off: bool
+) -> None:
+    log = tmp_path / "hedgerow.db-wal"
+    with LiveServer(tmp_path) as server, server.client() as client:
+        assert create_flag(client, "before").status_code == 201
+        end = log.stat().st_size
+        assert create_flag(client, "after").status_code == 201
+        server.process.kill()
+        server.process.wait(30)
+    assert log.stat().st_size > end
+    if is_cut_off:
+        log.write_bytes(log.read_bytes()[: end + 100])
+    else:
+        flip(log, start=end)
+    with LiveServer(tmp_path) as server, server.client() as client:
+        flags = client.get("/api/projects/1/feature_flags/").json()["results"]
+        assert [flag["key"] for flag in flags] == ["before"]
+        assert create_flag(client, "after").status_code == 201
+    assert not log.exists()
+
+
+def create_flag(client: httpx.Client, key: str) -> httpx.Response:
+    filters = {"groups": [{"properties": [], "rollout_percentage": 100}]}
+    body = {"key": key, "filters": filters}
+    return client.post("/api/projects/1/feature_flags/", json=body)

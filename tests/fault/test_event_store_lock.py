@@ -10,6 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from hedgerow.errors import OperatorError
+from hedgerow.storage.events.chdb import open_chdb
 from tests.support.live import (
     PROJECT_KEY,
     LiveServer,
@@ -74,6 +76,13 @@ def test_failed_openings_keep_the_lock_and_all_descriptors(
         capture(client)
         (tmp_path / "events" / "chdb").unlink()
         wait_for(lambda: count_events(client).json().get("results") == [[1]], at_most_s=60)
+
+
+def test_the_reason_of_a_failed_opening_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "chdb").write_text("not a folder")
+    with pytest.raises(OperatorError, match="File exists") as raised:
+        open_chdb(tmp_path)
+    assert "Stack trace" not in str(raised.value)
 
 
 def test_the_lock_outlives_the_engine_and_ends_with_both_processes(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.errors import Unavailable
+from hedgerow.errors import OperatorError, Unavailable
 from hedgerow.storage.connect import EventStoreLocation, open_event_store
 from hedgerow.storage.events import column_move, typed_columns
 from hedgerow.storage.events.events import ClickHouseEventStore
+from hedgerow.storage.events.folder_lock import is_locked
 from tests.fault.append_process import build_events
 from tests.fault.small_disk import fill_up, mount_disk
 from tests.support.stored_events import parts_of
@@ -30,6 +31,22 @@ async def test_append_fails_until_space_is_freed(tmp_path: Path) -> None:
         (disk / "filler").unlink()
         assert await events.append([*first, *second]) == len(second)
         assert (await parts_of(events))["rows"] == len(first) + len(second)
+        await events.close()
+
+
+async def test_a_new_store_opens_when_space_is_freed(tmp_path: Path) -> None:
+    with mount_disk(tmp_path / "disk", "32m") as disk:
+        place = EventStoreLocation(url="", folder=disk / "events", timeout_s=5)
+        place.folder.mkdir(mode=0o700)
+        fill_up(disk / "filler")
+        for _ in range(2):
+            with pytest.raises(OperatorError, match="cannot be opened: No space left on device"):
+                open_event_store(place)
+        assert not is_locked(place.folder)
+        (disk / "filler").unlink()
+        events = open_event_store(place)
+        first = build_events()
+        assert await events.append(first) == len(first)
         await events.close()
 
 

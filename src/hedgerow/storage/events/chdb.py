@@ -141,6 +141,7 @@ class ChdbProcess:
             self._end()
             # The first line is the error, the others are the engine's call stack.
             reason = answer.decode(errors="replace").partition("\n")[0] or "its process ended"
+            reason = reason.partition(", Stack trace (")[0]
             raise OperatorError(f"The event store in {self._folder} cannot be opened: {reason}")
 
     def _send_connection(self, control: socket.socket) -> socket.socket:

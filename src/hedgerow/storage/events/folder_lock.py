@@ -57,21 +57,26 @@ def lock_folder(folder: Path) -> FolderLock:
     """Lock the folder, creating it if needed. Raises FolderInUseError if it is locked."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = FolderLock(os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        try:
+            _acquire_or_refuse(lock.descriptor, folder)
+            _write_holder(lock.descriptor)
+        except (OSError, FolderInUseError):
+            lock.release()
+            raise
     except OSError as error:
         raise OperatorError(
             f"The event store in {folder} cannot be opened: {error.strerror}."
         ) from None
+    return lock
+
+
+def _acquire_or_refuse(lock: int, folder: Path) -> None:
     if not _acquire(lock):
-        holder = _read_holder(lock)
-        os.close(lock)
         raise FolderInUseError(
-            f"The event store in {folder} is in use by process {holder}. Only one process can open "
-            "it: stop that process, or use another data directory."
-        ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return FolderLock(lock)
+            f"The event store in {folder} is in use by process {_read_holder(lock)}. Only one "
+            "process can open it: stop that process, or use another data directory."
+        )
 
 
 def _acquire(lock: int) -> bool:
@@ -85,6 +90,13 @@ def _acquire(lock: int) -> bool:
             if _is_running(_read_holder(lock)) or time.monotonic() > deadline:
                 return False
         time.sleep(POLL_INTERVAL_S)
+
+
+def _write_holder(lock: int) -> None:
+    """Replace the text before the length, so that an existing file needs no more space."""
+    holder = f"{os.getpid()}\n".encode()
+    os.pwrite(lock, holder, 0)
+    os.ftruncate(lock, len(holder))
 
 
 def _read_holder(lock: int) -> str:

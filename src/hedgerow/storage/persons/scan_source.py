@@ -69,8 +69,9 @@ def _open_postgres(arguments: Mapping[str, Any], begin: str) -> Iterator[Select]
 
         def select(sql: str, *values: Any) -> Iterator[tuple[Any, ...]]:
             with connection.cursor(name="scan") as cursor:
-                cursor.itersize = FETCH_SIZE
                 cursor.execute(sql.replace("%", "%%").replace("?", "%s"), values)
-                yield from cursor
+                # Iterating over the cursor runs more Python code for each row.
+                while rows := cursor.fetchmany(FETCH_SIZE):
+                    yield from rows
 
         yield select
