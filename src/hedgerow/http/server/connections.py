@@ -13,6 +13,8 @@ from itertools import islice
 from operator import itemgetter
 from typing import Protocol
 
+from uvicorn.protocols.http.flow_control import FlowControl
+
 from hedgerow.errors import Unavailable
 from hedgerow.http.server.proxies import group_address
 
@@ -148,6 +150,16 @@ def raise_file_limit() -> int:
     except (OSError, ValueError):  # the system permits less than it reports
         return soft
     return wanted
+
+
+class HoldingFlowControl(FlowControl):
+    """Reads no more while bytes are held, although a handler waits for more of its body."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        if not self.is_held:
+            super().resume_reading()
 
 
 def compute_max_connections(file_limit: int, database_connections: int) -> int:

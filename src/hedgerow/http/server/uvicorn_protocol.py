@@ -1,10 +1,8 @@
-"""A connection: a subclass of uvicorn's protocol with limits that uvicorn and httptools lack, and
-speed.
+"""A connection: uvicorn's protocol with limits that uvicorn and httptools lack, and speed.
 
-Only this file, flow_control.py and uvicorn_server.py rely on uvicorn's private behaviour.
+Only this file, connections.py and uvicorn_server.py rely on uvicorn's private behaviour.
 pyproject.toml pins uvicorn to UVICORN_VERSIONS; before you widen the range, compare
-httptools_impl.py, flow_control.py and server.py of both versions and run
-tests/fault/test_hostile_sockets.py.
+httptools_impl.py, flow_control.py and server.py of both versions and run test_hostile_sockets.py.
 """
 
 import asyncio
@@ -20,9 +18,13 @@ from uvicorn.server import ServerState
 from hedgerow.errors import AppError, HeadersTooLarge, Malformed
 from hedgerow.http.payload.receive import TAKE_BODY_KEY
 from hedgerow.http.server.acceptor import ADMITTED
-from hedgerow.http.server.connections import ConnectionState, ConnectionTable, build_surplus_error
+from hedgerow.http.server.connections import (
+    ConnectionState,
+    ConnectionTable,
+    HoldingFlowControl,
+    build_surplus_error,
+)
 from hedgerow.http.server.errors import build_error_reply
-from hedgerow.http.server.flow_control import HoldingFlowControl
 from hedgerow.http.server.health import ALIVE, LIVENESS_PATH
 from hedgerow.http.server.proxies import is_valid_host, parse_authority
 from hedgerow.http.server.refusals import (
@@ -229,8 +231,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._parse_pieces(data)
 
     def _wait_unparsed(self, data: bytes) -> bool:
-        """Let a request wait in its queue. Return False if the bytes are not exactly one simple
-        request."""
+        """Let a request wait. Return False if the bytes are not exactly one simple request."""
         head = find_simple_head(data) if self._is_simple() else None
         if head is None:
             return False
