@@ -322,6 +322,7 @@ def print_load(part: str, port: int, rate: float, seconds: float) -> None:
     load = Load(port, build_requests(part, port), part == "reconnect", max(0.0, rate))
     if rate == EAGER:
         load.connections = EAGER_CONNECTIONS
+    wait_for_begin()
     uvloop.run(run_load(load, seconds))
     result = {
         "load_cores": load.cpu_s / seconds,
@@ -339,6 +340,7 @@ def compute_p99_ms(seconds: list[float]) -> float:
 
 def print_probes(port: int, seconds: float) -> None:
     """Send health checks on new connections and print their durations in milliseconds."""
+    wait_for_begin()
     ended = time.perf_counter() + seconds
     durations = []
     while (started := time.perf_counter()) < ended:
@@ -418,23 +420,45 @@ def create_flags(port: int, count: int) -> None:
         ).raise_for_status()
 
 
-def start(*arguments: object) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "benchmarks.overload", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+class Helper:
+    """A process that sends a load or health checks. It begins later: to start an interpreter takes
+    half a second of the core that the load needs."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "benchmarks.overload", *map(str, arguments)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+
+    def begin(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("begin\n")
+        self._process.stdin.flush()
+
+    def wait(self) -> Any:
+        return json.loads(self._process.communicate()[0])
+
+
+def wait_for_begin() -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
 
 
 def measure(service: Service, part: str, rate: float, seconds: float) -> dict[str, Any]:
     """Return the result of a load, with the longest health check."""
-    load = start("load", part, service.port, rate, seconds)
+    load = Helper("load", part, service.port, rate, seconds)
+    probes = [Helper("probes", port, seconds) for port in (service.port, service.metrics_port)]
+    load.begin()
     time.sleep(RAMP_UP_S)
-    probes = [start("probes", port, seconds) for port in (service.port, service.metrics_port)]
+    for each in probes:
+        each.begin()
     cpu_s = service.cpu_s()
     time.sleep(seconds)
     spent_s = service.cpu_s() - cpu_s
-    result: dict[str, Any] = json.loads(load.communicate()[0])
-    result["health_ms"], result["own_health_ms"] = (
-        max(json.loads(each.communicate()[0])) for each in probes
-    )
+    result: dict[str, Any] = load.wait()
+    result["health_ms"], result["own_health_ms"] = (max(each.wait()) for each in probes)
     result["served_per_cpu_s"] = result["served_per_s"] * seconds / spent_s
     return result
 
