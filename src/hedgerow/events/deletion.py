@@ -215,7 +215,8 @@ class EventDeletion:
         self, project_id: ProjectId, selection: EventSelection, actor: Actor, now: datetime
     ) -> int:
         """Delete the events and return their number."""
-        async with self.record(project_id, now):
+        is_personal = bool(selection.uuids or selection.distinct_ids)
+        async with self.record(project_id, now, is_personal=is_personal):
             deleted = await self.delete_without_audit(project_id, selection)
         if deleted.events:
             await self._activity.record(_build_entry(project_id, selection, deleted, actor), now)
@@ -256,7 +257,12 @@ class EventDeletion:
 
     @asynccontextmanager
     async def record(
-        self, project_id: ProjectId, now: datetime, *, person_uuid: str = ""
+        self,
+        project_id: ProjectId,
+        now: datetime,
+        *,
+        person_uuid: str = "",
+        is_personal: bool = True,
     ) -> AsyncIterator[None]:
         """Record a deletion before it begins: its data is purged even if this process ends. One
         that fails is not reported as completed."""
@@ -264,9 +270,9 @@ class EventDeletion:
         try:
             yield
         except AppError:
-            await self._deletions.end(id, now, is_complete=False)
+            await self._deletions.end(id, now, is_personal=is_personal, is_complete=False)
             raise
-        await self._deletions.end(id, now)
+        await self._deletions.end(id, now, is_personal=is_personal)
 
     async def list_deletions(self, query: DeletionQuery) -> tuple[list[Deletion], int]:
         """Return a page of the deletions of persons, newest first, and their number."""

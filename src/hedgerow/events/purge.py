@@ -36,9 +36,12 @@ class DeletionLog(Protocol):
         """Record that data is about to be deleted, and return the id of the entry."""
         ...
 
-    async def end(self, id: int, now: datetime, *, is_complete: bool = True) -> None:
-        """Record that a deletion has ended. What an incomplete one has deleted is purged too, but
-        it is not listed any more."""
+    async def end(
+        self, id: int, now: datetime, *, is_personal: bool, is_complete: bool = True
+    ) -> None:
+        """Record that a deletion has ended, and forget what shows its data: results of insights,
+        and if it is personal also alerts and pictures. What an incomplete one has deleted is purged
+        too, but it is not listed any more."""
         ...
 
     async def list_deletions(self, query: DeletionQuery) -> tuple[list[Deletion], int]:

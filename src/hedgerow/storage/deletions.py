@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, exists, insert, s
 
 from hedgerow.events.purge import Deletion, DeletionLog, DeletionQuery
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage.alerts.messages import forget_messages
 from hedgerow.storage.dashboards import results
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
@@ -33,11 +34,15 @@ class SqlDeletionLog(DeletionLog):
             lambda connection: int(connection.execute(new).inserted_primary_key[0])  # type: ignore[index]
         )
 
-    async def end(self, id: int, now: datetime, *, is_complete: bool = True) -> None:
-        own = deletions.c.id == id
-        await self._database.write(
-            lambda connection: _end(connection, own, now, is_complete=is_complete)
-        )
+    async def end(
+        self, id: int, now: datetime, *, is_personal: bool, is_complete: bool = True
+    ) -> None:
+        def change(connection: Connection) -> None:
+            of = _end(connection, deletions.c.id == id, now, is_complete=is_complete)
+            if is_personal:
+                forget_messages(connection, of)
+
+        await self._database.write(change)
 
     async def end_interrupted(self, now: datetime) -> None:
         is_interrupted = deletions.c.deleted_at.is_(None) & (
@@ -49,8 +54,9 @@ class SqlDeletionLog(DeletionLog):
         )
 
         def change(connection: Connection) -> None:
-            _end(connection, is_interrupted & has_person, now, is_complete=False)
-            _end(connection, is_interrupted, now, is_complete=True)
+            of = _end(connection, is_interrupted & has_person, now, is_complete=False)
+            of += _end(connection, is_interrupted, now, is_complete=True)
+            forget_messages(connection, of)
 
         await self._database.write(change)
 
@@ -95,7 +101,8 @@ class SqlDeletionLog(DeletionLog):
 
 def _end(
     connection: Connection, which: ColumnElement[bool], now: datetime, *, is_complete: bool
-) -> None:
+) -> list[ProjectId]:
+    """End these deletions and return their projects."""
     values: dict[str, Any] = {"deleted_at": now}
     if not is_complete:
         values["person_uuid"] = ""
@@ -104,6 +111,7 @@ def _end(
     if of:
         generations.advance_events(connection, of)
         results.forget_results(connection, of)
+    return of
 
 
 def _decode(row: "Row[tuple[object, ...]]") -> Deletion:

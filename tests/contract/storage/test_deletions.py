@@ -22,8 +22,8 @@ async def list_statuses(stores: Stores) -> dict[str, bool]:
 async def test_failed_deletion_is_purged_but_not_reported(stores: Stores) -> None:
     log = SqlDeletionLog(stores.database)
     failed, done = [await log.begin(DEFAULT_PROJECT, who, NOW) for who in ("failed", "done")]
-    await log.end(failed, LATER, is_complete=False)
-    await log.end(done, LATER)
+    await log.end(failed, LATER, is_personal=True, is_complete=False)
+    await log.end(done, LATER, is_personal=True)
     assert await log.list_unpurged() == [failed, done]
     assert await list_statuses(stores) == {"done": False}
     await DeletedDataPurge(log, [do_nothing], lambda: LATER).run()

@@ -146,7 +146,7 @@ async def test_no_kept_result_shows_what_was_deleted(stores: Stores) -> None:
         await process.results.fetch_one(project, query(1), Refresh.BLOCKING)
     await process.store.request(project.id, {"waiting": query(2)}, process.now)
     deletions = SqlDeletionLog(stores.database)
-    await deletions.end(await deletions.begin(project.id, "", NOW), NOW)
+    await deletions.end(await deletions.begin(project.id, "", NOW), NOW, is_personal=False)
     for number in (0, 1):
         gone = await process.results.fetch_one(project, query(number), Refresh.FORCE_CACHE)
         assert gone.kept is None
@@ -172,7 +172,7 @@ async def test_what_was_deleted_during_a_computation_is_not_kept(
         nonlocal is_deleted
         if not is_deleted:
             is_deleted = True
-            await deletions.end(await deletions.begin(project.id, "", NOW), NOW)
+            await deletions.end(await deletions.begin(project.id, "", NOW), NOW, is_personal=False)
         return await counter()
 
     process = Process(stores, {project.id: project}, answer)
