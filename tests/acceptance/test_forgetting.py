@@ -5,12 +5,22 @@ import subprocess
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 
+from tests.support.clickhouse_http import ClickHouseTestServer
 from tests.support.file_contents import find_any_text, read_files
-from tests.support.live import PROJECT_KEY, LiveServer, read_error, run_hedgerow, wait_for
+from tests.support.live import (
+    PROJECT_KEY,
+    LiveServer,
+    LiveWorker,
+    read_error,
+    run_hedgerow,
+    wait_for,
+)
+from tests.support.postgres import PostgresTestServer
 
 
 def _send(client: httpx.Client, *distinct_ids: str, event: str = "seen") -> None:
@@ -85,6 +95,43 @@ def test_data_of_a_deleted_person_is_gone_from_the_files(tmp_path: Path) -> None
         assert deletion["delete_verified_at"] >= deletion["created_at"]
         assert list_deletions("pending") == []
         assert client.post(query, json=count).json()["results"] == [[1]]
+
+
+def test_deletion_is_refused_while_events_of_the_person_wait(
+    tmp_path: Path, postgres: PostgresTestServer, clickhouse: ClickHouseTestServer
+) -> None:
+    """They would be stored after it, and bring the person back."""
+    settings = {
+        "database_url": postgres.create_migrated_database(),
+        "clickhouse_url": clickhouse.create_database(),
+        "read_after_write_timeout_s": "0.1",
+    }
+    with (
+        LiveServer(tmp_path / "one", "--no-worker", **settings) as server,
+        server.client() as client,
+    ):
+        with LiveWorker(tmp_path / "worker", **settings):
+            _send(client, "waited")
+            wait_for(lambda: bool(_person(client, "waited")), at_most_s=120)
+        _send(client, "waited")
+        (person,) = _person(client, "waited")
+        path = f"/api/projects/1/persons/{person['id']}/"
+        for query in ("?delete_events=true", ""):
+            refused = client.delete(path + query)
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+            assert "nothing was deleted" in read_error(refused)["detail"]
+        uuids = {"uuids": [str(uuid4())]}
+        assert client.post("/api/projects/1/events/delete/", json=uuids).status_code == 503
+        assert client.get("/api/projects/1/persons/deletion_status/").json()["results"] == []
+        assert _person(client, "waited") == [person]
+        with LiveWorker(tmp_path / "worker", **settings):
+            wait_for(
+                lambda: client.delete(f"{path}?delete_events=true").status_code == 204,
+                at_most_s=120,
+            )
+        assert _person(client, "waited") == []
+        activity = _last_activity(client, "Person")
+        assert activity["detail"]["events_deleted"] == 2
 
 
 def _delete(client: httpx.Client, **request: Any) -> Any:

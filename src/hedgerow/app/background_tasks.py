@@ -33,7 +33,7 @@ from hedgerow.projects.directory import POLL_INTERVAL_S, SESSION_IDLE_TIME
 from hedgerow.projects.model import Project
 from hedgerow.storage.connect import build_change_listener
 from hedgerow.storage.deletions import SqlDeletionLog
-from hedgerow.storage.engine.free_pages import overwrite_free_pages
+from hedgerow.storage.engine.free_pages import remove_deleted_rows
 from hedgerow.storage.engine.task_claims import TaskClaims
 from hedgerow.storage.events.request_files import RequestFiles
 from hedgerow.storage.flags.scheduled_changes import SqlScheduledChangeStore
@@ -366,7 +366,7 @@ def _list_purges(container: Container) -> list[Callable[[], Awaitable[None]]]:
 
     async def purge_state() -> None:
         if state.is_sqlite:
-            await run_in_thread(partial(overwrite_free_pages, state.path, state.timeout_s))
+            await run_in_thread(partial(remove_deleted_rows, state.path, state.timeout_s))
 
     return [purge_events, purge_state]
 

@@ -194,7 +194,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
         telemetry=telemetry,
         refusals=refusals,
         ingestion=ingestion,
-        deletion=build_deletion(database, event_store, ingestion.read_barrier, behaviors),
+        deletion=build_deletion(database, event_store, ingestion, behaviors),
         replication=replication,
         jobs=build_jobs(settings, database, pipelines, delivery, ingestion),
         event_queries=event_queries,

@@ -21,7 +21,12 @@ from hedgerow.definitions.schema_registry import WORKER_LIMITS as SCHEMA_WORKER_
 from hedgerow.definitions.schema_registry import SchemaRegistry
 from hedgerow.errors import Unavailable
 from hedgerow.events.behavior_backfill import BehaviorBackfill
-from hedgerow.events.deletion import BehaviorRepairs, CountableEvents, EventDeletion
+from hedgerow.events.deletion import (
+    AcceptedEvents,
+    BehaviorRepairs,
+    CountableEvents,
+    EventDeletion,
+)
 from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
@@ -31,7 +36,11 @@ from hedgerow.ingestion.lag_monitor import LagMonitor
 from hedgerow.ingestion.poison_isolation import OnDeadLetter
 from hedgerow.ingestion.process import Processor
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.read_barrier import ReadBarrier, SharedReadBarrier
+from hedgerow.ingestion.read_barrier import (
+    ReadBarrier,
+    SharedReadBarrier,
+    wait_until_all_stored,
+)
 from hedgerow.ingestion.schema_stage import SchemaStage
 from hedgerow.ingestion.store import Stage
 from hedgerow.ingestion.transform_stage import TransformStage
@@ -104,16 +113,22 @@ class Ingestion:
 def build_deletion(
     database: Database,
     events: CountableEvents,
-    read_barrier: ReadBarrier,
+    ingestion: Ingestion,
     behaviors: BehaviorRepairs,
 ) -> EventDeletion:
     copies = SqlDeliveryStore(database), SqlDeadLetterStore(database), SqlWarningStore(database)
+    wait = ingestion.read_barrier.wait_until_stored
+
+    async def wait_for_all() -> None:
+        await wait()  # workers hurry while a reader waits
+        await wait_until_all_stored(ingestion.inbox)
+
     return EventDeletion(
         events,
         copies,
         SqlActivityStore(database),
         SqlDeletionLog(database),
-        read_barrier.wait_until_stored,
+        AcceptedEvents(wait=wait, wait_for_all=wait_for_all),
         behaviors,
     )
 

@@ -96,7 +96,8 @@ class ResultStore(Protocol):
 
     async def save(self, of: Computation, new: NewResult, now: datetime) -> None:
         """Store a result, and delete those of the project that were used longest ago if it has too
-        many."""
+        many. Does nothing if data was deleted since the claim, or the claim expired and another
+        process has it."""
         ...
 
     async def record_failure(self, of: Computation, error: str) -> None: ...

@@ -301,6 +301,8 @@ class _Watch:
         if row.progress == self._seen.get(row.key, (None, 0)):
             return False
         self._seen[row.key] = row.progress
+        if row.progress == (None, 0):
+            return False  # a deletion took the result away, and it is computed again
         if row.key in self._skipped:
             self._skipped.remove(row.key)
             return is_fresh and not self._needs_new

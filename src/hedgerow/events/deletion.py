@@ -7,7 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
-from hedgerow.errors import Invalid
+from hedgerow.errors import AppError, Invalid
 from hedgerow.events.purge import Deletion, DeletionLog, DeletionQuery
 from hedgerow.events.store import EventStore
 from hedgerow.lib.clock import Clock, format_iso
@@ -154,6 +154,15 @@ class BehaviorRebuild(BehaviorRepairs):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedEvents:
+    """How to wait until all events that were accepted before are readable: `wait` gives up after a
+    while, `wait_for_all` then raises Unavailable."""
+
+    wait: Callable[[], Awaitable[None]]
+    wait_for_all: Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedEvents:
     """How many events were deleted, and how many copies of them."""
 
@@ -162,8 +171,7 @@ class DeletedEvents:
 
 
 class EventDeletion:
-    """Deletes events and their copies. `read_barrier` waits until all accepted events are
-    readable."""
+    """Deletes events and their copies."""
 
     def __init__(
         self,
@@ -171,7 +179,7 @@ class EventDeletion:
         copies: Sequence[EventCopies],
         activity: ActivityStore,
         deletions: DeletionLog,
-        read_barrier: Callable[[], Awaitable[None]],
+        accepted: AcceptedEvents,
         behaviors: BehaviorRepairs,
     ) -> None:
         self._behaviors = behaviors
@@ -179,13 +187,14 @@ class EventDeletion:
         self._copies = copies
         self._activity = activity
         self._deletions = deletions
-        self.read_barrier = read_barrier
+        self._accepted = accepted
 
     async def select(
         self, persons: PersonStore, project_id: ProjectId, request: DeletionRequest
     ) -> EventSelection:
-        """Validate a request. Waits for accepted events first, since their persons may be new."""
-        await self.read_barrier()
+        """Validate a request. Waits for accepted events first, since their persons may be new or
+        get other distinct ids."""
+        await (self._accepted.wait if request.person is None else self._accepted.wait_for_all)()
         return validate_selection(
             uuids=request.uuids,
             distinct_ids=await find_person_ids(persons, project_id, request.person),
@@ -195,7 +204,7 @@ class EventDeletion:
 
     async def count(self, project_id: ProjectId, selection: EventSelection) -> int:
         """Return how many events would be deleted."""
-        await self.read_barrier()
+        await self._accepted.wait()
         return await self._events.count(project_id, selection)
 
     async def count_all(self, project_id: ProjectId) -> int:
@@ -206,7 +215,8 @@ class EventDeletion:
         self, project_id: ProjectId, selection: EventSelection, actor: Actor, now: datetime
     ) -> int:
         """Delete the events and return their number."""
-        async with self.record(project_id, now):
+        is_personal = bool(selection.uuids or selection.distinct_ids)
+        async with self.record(project_id, now, is_personal=is_personal):
             deleted = await self.delete_without_audit(project_id, selection)
         if deleted.events:
             await self._activity.record(_build_entry(project_id, selection, deleted, actor), now)
@@ -216,14 +226,9 @@ class EventDeletion:
         self, project_id: ProjectId, selection: EventSelection
     ) -> DeletedEvents:
         """Delete the events without an activity entry, for callers that record the deletion
-        themselves."""
-        await self.read_barrier()
-        copies = 0
-        if not (selection.event or selection.before):
-            for each in self._copies:
-                copies += await each.delete_copies(
-                    project_id, selection.uuids, selection.distinct_ids
-                )
+        themselves. Raises Unavailable if some of certain events may not be stored yet."""
+        has_copies = not (selection.event or selection.before)
+        await (self._accepted.wait_for_all if has_copies else self._accepted.wait)()
         repair = await self._behaviors.begin_deletion(project_id, selection)
         events = await self._events.delete(
             project_id,
@@ -234,16 +239,40 @@ class EventDeletion:
         )
         if repair is not None:
             await self._behaviors.end_deletion(project_id, repair)
+        # Last: until then, more copies may be made of the stored events.
+        copies = await self._delete_copies(project_id, selection) if has_copies else 0
         return DeletedEvents(events=events, copies=copies)
+
+    async def wait_for_accepted(self) -> None:
+        """Wait until all accepted events are stored. Raises Unavailable after a while: what is
+        deleted before could come back."""
+        await self._accepted.wait_for_all()
+
+    async def _delete_copies(self, project_id: ProjectId, selection: EventSelection) -> int:
+        deleted = [
+            await each.delete_copies(project_id, selection.uuids, selection.distinct_ids)
+            for each in self._copies
+        ]
+        return sum(deleted)
 
     @asynccontextmanager
     async def record(
-        self, project_id: ProjectId, now: datetime, *, person_uuid: str = ""
+        self,
+        project_id: ProjectId,
+        now: datetime,
+        *,
+        person_uuid: str = "",
+        is_personal: bool = True,
     ) -> AsyncIterator[None]:
-        """Record a deletion before it begins: its data is purged even if this process ends."""
+        """Record a deletion before it begins: its data is purged even if this process ends. One
+        that fails is not reported as completed."""
         id = await self._deletions.begin(project_id, person_uuid, now)
-        yield
-        await self._deletions.end(id, now)
+        try:
+            yield
+        except AppError:
+            await self._deletions.end(id, now, is_personal=is_personal, is_complete=False)
+            raise
+        await self._deletions.end(id, now, is_personal=is_personal)
 
     async def list_deletions(self, query: DeletionQuery) -> tuple[list[Deletion], int]:
         """Return a page of the deletions of persons, newest first, and their number."""

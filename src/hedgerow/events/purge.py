@@ -36,13 +36,24 @@ class DeletionLog(Protocol):
         """Record that data is about to be deleted, and return the id of the entry."""
         ...
 
-    async def end(self, id: int, now: datetime) -> None: ...
+    async def end(
+        self, id: int, now: datetime, *, is_personal: bool, is_complete: bool = True
+    ) -> None:
+        """Record that a deletion has ended, and forget what shows its data: results of insights,
+        and if it is personal also alerts and pictures. What an incomplete one has deleted is purged
+        too, but it is not listed any more."""
+        ...
 
     async def list_deletions(self, query: DeletionQuery) -> tuple[list[Deletion], int]:
         """Return a page of the deletions of persons, newest first, and their number."""
         ...
 
-    async def list_unpurged(self, now: datetime) -> list[int]:
+    async def end_interrupted(self, now: datetime) -> None:
+        """End the deletions whose process has ended. They are incomplete if the person is still
+        there, who is deleted last."""
+        ...
+
+    async def list_unpurged(self) -> list[int]:
         """Return the ended deletions whose data may still be on the disk."""
         ...
 
@@ -63,7 +74,8 @@ class DeletedDataPurge:
         self._clock = clock
 
     async def run(self) -> None:
-        ids = await self._deletions.list_unpurged(self._clock())
+        await self._deletions.end_interrupted(self._clock())
+        ids = await self._deletions.list_unpurged()
         if not ids:
             return
         for purge in self._purges:

@@ -15,11 +15,14 @@ from hedgerow.flags.store import EvaluationDataStore, PendingEvents, StoredData
 from hedgerow.ingestion.changed_names import group_type_name, hash_in_project, list_read_names
 from hedgerow.ingestion.inbox_watch import InboxWatch
 from hedgerow.ingestion.progress import Progress
-from hedgerow.ingestion.store import InboxStore, PendingQuery
+from hedgerow.ingestion.store import InboxPositions, InboxStore, PendingQuery
 from hedgerow.projects.model import ProjectId
 
 # The first event loads the event store engine, which is slow on a busy machine.
 OPEN_TIMEOUT_S = 30.0
+# How long a deletion waits for events that would otherwise be stored after it.
+STORE_TIMEOUT_S = 10.0
+STORE_POLL_INTERVAL_S = 0.05
 # Evaluations that wait at the same time: a quarter and a half of the handlers of the flags queue.
 # Further ones answer with stale data and say so.
 MAX_WAITING_PER_PROJECT = 64
@@ -270,6 +273,27 @@ class FreshEvaluationData(EvaluationDataStore):
         flags: Sequence[str],
     ) -> None:
         await self._data.save_hash_keys(project_id, distinct_ids, hash_key, flags)
+
+
+async def wait_until_all_stored(inbox: InboxStore) -> None:
+    """Wait until all events that are accepted now can be queried. Raises Unavailable after a
+    while."""
+    deadline = time.monotonic() + STORE_TIMEOUT_S
+    now = await inbox.fetch_positions()
+    last = now.last_unprocessed
+    while now.first_unprocessed <= last:
+        now = await _poll(inbox, deadline)
+    last = now.last_unstored
+    while now.first_unstored <= last:
+        now = await _poll(inbox, deadline)
+
+
+async def _poll(inbox: InboxStore, deadline: float) -> InboxPositions:
+    if time.monotonic() > deadline:
+        detail = "Accepted events are not stored yet, so nothing was deleted. Try again shortly."
+        raise Unavailable(detail)
+    await asyncio.sleep(STORE_POLL_INTERVAL_S)
+    return await inbox.fetch_positions()
 
 
 async def _try_to_open(open_event_store: Callable[[], Awaitable[object]]) -> None:

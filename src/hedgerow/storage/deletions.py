@@ -1,15 +1,18 @@
 """Deletions and what became of them."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, exists, insert, select, update
 
 from hedgerow.events.purge import Deletion, DeletionLog, DeletionQuery
 from hedgerow.projects.model import ProjectId
+from hedgerow.storage.alerts.messages import forget_messages
 from hedgerow.storage.dashboards import results
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.paging import read_page
+from hedgerow.storage.tables import persons
 from hedgerow.storage.tables.ingestion import deletions
 
 # A deletion that began this long ago has ended, or its process has.
@@ -31,18 +34,29 @@ class SqlDeletionLog(DeletionLog):
             lambda connection: int(connection.execute(new).inserted_primary_key[0])  # type: ignore[index]
         )
 
-    async def end(self, id: int, now: datetime) -> None:
-        ended = (
-            update(deletions)
-            .where(deletions.c.id == id)
-            .values(deleted_at=now)
-            .returning(deletions.c.project_id)
+    async def end(
+        self, id: int, now: datetime, *, is_personal: bool, is_complete: bool = True
+    ) -> None:
+        def change(connection: Connection) -> None:
+            of = _end(connection, deletions.c.id == id, now, is_complete=is_complete)
+            if is_personal:
+                forget_messages(connection, of)
+
+        await self._database.write(change)
+
+    async def end_interrupted(self, now: datetime) -> None:
+        is_interrupted = deletions.c.deleted_at.is_(None) & (
+            deletions.c.requested_at <= now - MAX_DURATION
+        )
+        has_person = exists().where(
+            (persons.c.project_id == deletions.c.project_id)
+            & (persons.c.uuid == deletions.c.person_uuid)
         )
 
         def change(connection: Connection) -> None:
-            of = [ProjectId(each) for each in connection.execute(ended).scalars().all()]
-            generations.advance_events(connection, of)
-            results.forget_results(connection, of)
+            of = _end(connection, is_interrupted & has_person, now, is_complete=False)
+            of += _end(connection, is_interrupted, now, is_complete=True)
+            forget_messages(connection, of)
 
         await self._database.write(change)
 
@@ -64,11 +78,10 @@ class SqlDeletionLog(DeletionLog):
 
         return await self._database.read(run)
 
-    async def list_unpurged(self, now: datetime) -> list[int]:
-        has_ended = deletions.c.deleted_at.is_not(None) | (
-            deletions.c.requested_at <= now - MAX_DURATION
+    async def list_unpurged(self) -> list[int]:
+        ids = select(deletions.c.id).where(
+            deletions.c.deleted_at.is_not(None) & deletions.c.purged_at.is_(None)
         )
-        ids = select(deletions.c.id).where(deletions.c.purged_at.is_(None) & has_ended)
         return await self._database.read(
             lambda connection: list(connection.execute(ids).scalars().all())
         )
@@ -84,6 +97,21 @@ class SqlDeletionLog(DeletionLog):
             connection.execute(delete(deletions).where(events_only))
 
         await self._database.write(change)
+
+
+def _end(
+    connection: Connection, which: ColumnElement[bool], now: datetime, *, is_complete: bool
+) -> list[ProjectId]:
+    """End these deletions and return their projects."""
+    values: dict[str, Any] = {"deleted_at": now}
+    if not is_complete:
+        values["person_uuid"] = ""
+    ended = update(deletions).where(which).values(values).returning(deletions.c.project_id)
+    of = [ProjectId(each) for each in connection.execute(ended).scalars().all()]
+    if of:
+        generations.advance_events(connection, of)
+        results.forget_results(connection, of)
+    return of
 
 
 def _decode(row: "Row[tuple[object, ...]]") -> Deletion:

@@ -22,6 +22,7 @@ from hedgerow.queries.model import QueryResponse
 from hedgerow.queries.queries import Refresh
 from hedgerow.storage.alerts.alerts import SqlAlertStore
 from hedgerow.storage.dashboards.insights import SqlInsightStore
+from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.tables import alert_checks
 from tests.contract.storage.conftest import ACTOR, NOW, Stores
@@ -128,6 +129,22 @@ async def test_tells_once_that_it_fires_and_once_that_it_is_resolved(world: Worl
     ]
     assert [len(check.notified) for check in found.checks] == [1, 0, 0, 1, 0]
     assert found.alert.last_notified_at == world.now
+
+
+@pytest.mark.parametrize(("is_personal", "left"), [(True, 0), (False, 1)])
+async def test_checks_do_not_name_who_was_deleted(
+    world: World, *, is_personal: bool, left: int
+) -> None:
+    """The value of a breakdown may be a person."""
+    world.visits = 9
+    id = (await world.create()).alert.id
+    await world.checker.check_due()
+    deletions = SqlDeletionLog(world.stores.database)
+    await deletions.end(
+        await deletions.begin(world.project.id, "", NOW), NOW, is_personal=is_personal
+    )
+    [check] = (await world.alerts.find(world.project.id, id, 10)).checks
+    assert (check.state.value, check.value, len(check.breaches)) == ("Firing", 9, left)
 
 
 async def test_a_check_that_was_missed_is_made_up_for_once(world: World) -> None:

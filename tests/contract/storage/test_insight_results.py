@@ -146,7 +146,7 @@ async def test_no_kept_result_shows_what_was_deleted(stores: Stores) -> None:
         await process.results.fetch_one(project, query(1), Refresh.BLOCKING)
     await process.store.request(project.id, {"waiting": query(2)}, process.now)
     deletions = SqlDeletionLog(stores.database)
-    await deletions.end(await deletions.begin(project.id, "", NOW), NOW)
+    await deletions.end(await deletions.begin(project.id, "", NOW), NOW, is_personal=False)
     for number in (0, 1):
         gone = await process.results.fetch_one(project, query(number), Refresh.FORCE_CACHE)
         assert gone.kept is None
@@ -157,6 +157,33 @@ async def test_no_kept_result_shows_what_was_deleted(stores: Stores) -> None:
     async with process.running():
         new = await process.results.fetch_one(project, query(), Refresh.BLOCKING)
         assert (read_number(new) or 0) > 3
+
+
+@pytest.mark.parametrize("has_old_result", [False, True])
+async def test_what_was_deleted_during_a_computation_is_not_kept(
+    stores: Stores, *, has_old_result: bool
+) -> None:
+    """The query may have read the data before it was deleted."""
+    project, counter = await stores.new_project(), Counter()
+    deletions = SqlDeletionLog(stores.database)
+    is_deleted = has_old_result
+
+    async def answer() -> int:
+        nonlocal is_deleted
+        if not is_deleted:
+            is_deleted = True
+            await deletions.end(await deletions.begin(project.id, "", NOW), NOW, is_personal=False)
+        return await counter()
+
+    process = Process(stores, {project.id: project}, answer)
+    async with process.running():
+        if has_old_result:
+            await process.results.fetch_one(project, query(), Refresh.BLOCKING)
+            is_deleted = False
+        new = await process.results.fetch_one(project, query(), Refresh.FORCE_BLOCKING)
+    assert read_number(new) == counter.count == (3 if has_old_result else 2)
+    (row,) = (await process.store.find(project.id, [new.key], with_result=False)).values()
+    assert row.wanted_at is None
 
 
 async def test_forced_results_are_newer_than_their_request(stores: Stores) -> None:

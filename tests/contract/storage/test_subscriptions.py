@@ -20,13 +20,14 @@ from hedgerow.projects.model import Project
 from hedgerow.projects.recurrence import Frequency
 from hedgerow.storage.alerts.subscriptions import SqlSubscriptionStore
 from hedgerow.storage.dashboards.insights import SqlInsightStore
+from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.tables import chart_pictures, dashboard_tiles, dashboards, saved_insights
 from hedgerow.subscriptions.model import Subscription, TargetType
 from hedgerow.subscriptions.pictures import ChartPictures
 from hedgerow.subscriptions.sender import CLAIM_DURATION, PICTURE_MAX_AGE, SubscriptionSender
 from hedgerow.subscriptions.subscriptions import SubscriptionFields, Subscriptions
-from tests.contract.storage.conftest import ACTOR, NOW, Stores
+from tests.contract.storage.conftest import ACTOR, DEFAULT_PROJECT, NOW, Stores
 from tests.contract.storage.test_saved_insights import QUERY, new_insight, record
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -178,6 +179,23 @@ async def test_is_sent_at_its_local_time_and_missed_dates_once(world: World) -> 
     found = await world.find(id)
     assert found.last_delivery_date == world.now
     assert found.next_delivery_date == datetime(2026, 4, 6, 7, tzinfo=UTC)
+
+
+async def test_pictures_do_not_show_who_was_deleted(world: World) -> None:
+    """Pictures of other projects stay, and so do all if no person's data was deleted."""
+    await world.create()
+    world.now = datetime(2026, 4, 5, 12, tzinfo=UTC)
+    await world.sender.send_due()
+    deletions = SqlDeletionLog(world.stores.database)
+    counts = []
+    for project, is_personal in (
+        (world.project.id, False),
+        (DEFAULT_PROJECT, True),
+        (world.project.id, True),
+    ):
+        await deletions.end(await deletions.begin(project, "", NOW), NOW, is_personal=is_personal)
+        counts.append(await world.count_pictures())
+    assert counts == [1, 1, 0]
 
 
 async def test_several_processes_send_one_message(world: World) -> None:

@@ -14,7 +14,14 @@ from hedgerow.app.event_store_requests import (
     request_from_service,
 )
 from hedgerow.app.state import State
-from hedgerow.events.deletion import END_OF_TIME, BehaviorRebuild, DeletionRequest, EventDeletion
+from hedgerow.events.deletion import (
+    END_OF_TIME,
+    AcceptedEvents,
+    BehaviorRebuild,
+    DeletionRequest,
+    EventDeletion,
+)
+from hedgerow.ingestion.read_barrier import wait_until_all_stored
 from hedgerow.lib.clock import format_iso, utc_now
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
@@ -23,6 +30,7 @@ from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.ingestion.dead_letters import SqlDeadLetterStore
+from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
 from hedgerow.storage.persons.behaviors import SqlBehaviorStore
 from hedgerow.storage.persons.persons import SqlPersonStore
@@ -92,7 +100,10 @@ def _build_actions(database: Database, events: LazyEventStore) -> EventStoreActi
             copies,
             SqlActivityStore(database),
             SqlDeletionLog(database),
-            _do_not_wait,
+            AcceptedEvents(
+                wait=_do_not_wait,
+                wait_for_all=partial(wait_until_all_stored, SqlInboxStore(database, buckets=1)),
+            ),
             BehaviorRebuild(SqlBehaviorStore(database), utc_now),
         ),
         persons=SqlPersonStore(database),
@@ -100,4 +111,4 @@ def _build_actions(database: Database, events: LazyEventStore) -> EventStoreActi
 
 
 async def _do_not_wait() -> None:
-    """Wait for no event: this process does not know what other processes have accepted."""
+    """Wait for no event: the service may be stopped."""

@@ -8,7 +8,7 @@ from annotated_types import MaxLen
 from pydantic import Field
 from starlette.responses import Response
 
-from hedgerow.errors import Invalid, NotFound
+from hedgerow.errors import Conflict, Invalid, NotFound
 from hedgerow.events.deletion import EventDeletion, EventSelection
 from hedgerow.events.purge import Deletion, DeletionQuery
 from hedgerow.filters.known_fields import EVENT_FILTER
@@ -40,6 +40,7 @@ from hedgerow.persons.cohorts import Cohorts
 from hedgerow.persons.cursor import PersonCursor, parse_person_cursor
 from hedgerow.persons.model import DISTINCT_ID_MAX_CHARS, Cohort, CohortId, Person, PersonId
 from hedgerow.persons.store import PersonQuery, PersonStore
+from hedgerow.projects.activity import ActivityEntry
 from hedgerow.projects.validation import check_known_fields, check_storable
 
 ROOTS = tuple(f"/api/{root}/{{project_id}}/" for root in ("projects", "environments"))
@@ -397,24 +398,31 @@ class PersonEndpoints:
     async def delete_person(self, call: ProjectCall) -> Response:
         """Delete a person and their distinct ids, and optionally their events. Their data is gone
         from the disk within hours: see `deletion_status`."""
+        # An event that is processed later would bring the person back.
+        await self._deletion.wait_for_accepted()
         found = await self._find(call)
-        deleted = None
         async with self._deletion.record(call.project.id, call.now, person_uuid=found.uuid):
+            deleted = None
             if found.distinct_ids and _is_true(call.query_param("delete_events")):
                 deleted = await self._deletion.delete_without_audit(
                     call.project.id, EventSelection(distinct_ids=found.distinct_ids)
                 )
-            await self._persons.delete_person(
-                call.project.id,
-                found.uuid,
-                lambda person: build_deletion_entry(
+
+            def build_entry(person: Person) -> ActivityEntry:
+                if deleted is not None and set(person.distinct_ids) != set(found.distinct_ids):
+                    # Deleting the person now would leave the events of the new ids.
+                    raise Conflict("The person was merged or split meanwhile. Delete it again.")
+                return build_deletion_entry(
                     person,
                     call.actor,
                     events=deleted.events if deleted else None,
                     copies=deleted.copies if deleted else 0,
-                ),
-                call.now,
-            )
+                )
+
+            if not await self._persons.delete_person(
+                call.project.id, found.uuid, build_entry, call.now
+            ):
+                raise NotFound
         return no_content()
 
     @endpoint(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select, update
 
 from hedgerow.events.model import Event
 from hedgerow.pipelines.deliveries.model import NewDelivery
@@ -11,6 +11,7 @@ from hedgerow.pipelines.model import RecordId
 from hedgerow.plugin.component import Family
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries.new_deliveries import add_deliveries
+from hedgerow.storage.tables import alert_checks, alerts, chart_pictures, subscriptions
 from hedgerow.storage.tables import pipeline_records as records
 
 
@@ -43,3 +44,13 @@ def queue_message(
     if deliveries:
         add_deliveries(connection, deliveries, now)
     return chosen
+
+
+def forget_messages(connection: Connection, project_ids: Sequence[ProjectId]) -> None:
+    """Delete what checks of alerts and pictures of subscriptions show: the values of a breakdown
+    may be persons."""
+    own_alerts = select(alerts.c.id).where(alerts.c.project_id.in_(project_ids))
+    own_checks = alert_checks.c.alert_id.in_(own_alerts)
+    connection.execute(update(alert_checks).where(own_checks).values(breaches=[]))
+    own = select(subscriptions.c.id).where(subscriptions.c.project_id.in_(project_ids))
+    connection.execute(delete(chart_pictures).where(chart_pictures.c.subscription_id.in_(own)))

@@ -172,8 +172,8 @@ class SqlResultStore(ResultStore):
         }
 
         def change(connection: Connection) -> None:
-            connection.execute(update(table).where(_is(of.project_id, [of.key])).values(values))
-            _make_room(connection, of.project_id, keep=of.key)
+            if connection.execute(update(table).where(_is_held(of)).values(values)).rowcount:
+                _make_room(connection, of.project_id, keep=of.key)
 
         await self._database.write(change)
 
@@ -184,12 +184,11 @@ class SqlResultStore(ResultStore):
             "wanted_at": None,
             "claimed_until": None,
         }
-        failed = update(table).where(_is(of.project_id, [of.key])).values(values)
+        failed = update(table).where(_is_held(of)).values(values)
         await self._database.write(lambda connection: connection.execute(failed))
 
     async def release(self, of: Computation) -> None:
-        is_own = _is(of.project_id, [of.key]) & (table.c.claimed_until == of.claimed_until)
-        released = update(table).where(is_own).values(claimed_until=None)
+        released = update(table).where(_is_held(of)).values(claimed_until=None)
         await self._database.write(lambda connection: connection.execute(released))
 
     async def mark_used(self, project_id: ProjectId, keys: Sequence[str], now: datetime) -> None:
@@ -229,15 +228,21 @@ class SqlResultStore(ResultStore):
 
 def forget_results(connection: Connection, project_ids: Sequence[ProjectId]) -> None:
     """Delete the results of projects, because they may contain what was deleted since. Those to
-    compute stay in the queue."""
+    compute stay in the queue, and those that are being computed are computed again."""
     own = table.c.project_id.in_(project_ids)
     connection.execute(delete(table).where(own & table.c.wanted_at.is_(None)))
     nothing = {"result": None, "result_bytes": 0, "state": "", "computed_at": None}
-    connection.execute(update(table).where(own).values(nothing))
+    connection.execute(update(table).where(own).values(nothing | {"claimed_until": None}))
 
 
 def _is(project_id: ProjectId, keys: Collection[str]) -> ColumnElement[bool]:
     return (table.c.project_id == project_id) & table.c.key.in_(list(keys))
+
+
+def _is_held(of: Computation) -> ColumnElement[bool]:
+    """Build the condition that a computation was neither claimed again nor outdated by a
+    deletion."""
+    return _is(of.project_id, [of.key]) & (table.c.claimed_until == of.claimed_until)
 
 
 def _find(

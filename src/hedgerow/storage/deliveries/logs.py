@@ -5,7 +5,6 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, insert, select
 
-from hedgerow.lib import jsonio
 from hedgerow.pipelines.deliveries.model import LogLine
 from hedgerow.pipelines.model import RecordId
 from hedgerow.projects.model import ProjectId
@@ -13,7 +12,6 @@ from hedgerow.storage.engine import bulk
 from hedgerow.storage.tables import delivery_logs as table
 
 MAX_LOG_LINES = 1000
-DELETED_ID = '"…"'
 
 _OF_PROJECT = "record_id IN (SELECT id FROM pipeline_records WHERE project_id = ?)"
 
@@ -51,16 +49,3 @@ def delete_lines_of_events(
     """Delete what was logged of these events: a receiver may repeat them in its error message."""
     sql = f"DELETE FROM delivery_logs WHERE uuid IN ({{texts}}) AND {_OF_PROJECT}"  # noqa: S608 - our own names
     bulk.execute(connection, sql, list(uuids), project_id)
-
-
-def delete_lines_with_id(project_id: ProjectId, distinct_id: str, connection: Connection) -> None:
-    """Delete what was logged of events that have been delivered since, by the distinct id that a
-    receiver repeats as JSON, and remove it from the errors of destinations."""
-    lines = f"DELETE FROM delivery_logs WHERE replace(message, ?, '') <> message AND {_OF_PROJECT}"  # noqa: S608 - our own names
-    errors = (
-        "UPDATE destination_states SET error = replace(error, ?, ?)"  # noqa: S608 - our own names
-        f" WHERE replace(error, ?, '') <> error AND {_OF_PROJECT}"
-    )
-    quoted = jsonio.encode(distinct_id).decode()
-    bulk.execute(connection, lines, quoted, project_id)
-    bulk.execute(connection, errors, quoted, DELETED_ID, quoted, project_id)

@@ -1,8 +1,8 @@
 """The delivery queue of each destination, and the results that workers report."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -35,13 +35,15 @@ from hedgerow.pipelines.store import (
 )
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import counts, delivered, retention
-from hedgerow.storage.deliveries.logs import (
-    add_log_lines,
-    delete_lines_of_events,
-    delete_lines_with_id,
-)
+from hedgerow.storage.deliveries.logs import add_log_lines, delete_lines_of_events
 from hedgerow.storage.deliveries.new_deliveries import unpack_event
 from hedgerow.storage.deliveries.ordering import OrderedQueue
+from hedgerow.storage.deliveries.quotes import (
+    DELETED_MESSAGE,
+    QuotedEvents,
+    find_quotes,
+    remove_quotes,
+)
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database, PreparedQuery
 from hedgerow.storage.engine.leases import Leases
@@ -204,17 +206,18 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
 
     async def save_report(self, report: DeliveryReport, now: datetime) -> None:
         def change(connection: Connection) -> None:
+            kept = report if _has_all_failed(connection, report) else _remove_messages(report)
             _delete_deliveries(connection, report.delivered)
-            _schedule_retries(connection, report)
-            _mark_dead(connection, report)
+            _schedule_retries(connection, kept)
+            _mark_dead(connection, kept)
             delivered.add_delivered(connection, report.record_id, report.delivered_events, now)
             counts.add_counts(connection, report, now)
-            _save_pause_state(connection, report)
-            add_log_lines(connection, report.record_id, report.logs, now)
-            if report.entry is not None:
-                activity.record(connection, report.entry, now)
-            if report.notification:
-                notifications.add_notification(connection, report.notification, now)
+            _save_pause_state(connection, kept)
+            add_log_lines(connection, report.record_id, kept.logs, now)
+            if kept.entry is not None:
+                activity.record(connection, kept.entry, now)
+            if kept.notification:
+                notifications.add_notification(connection, kept.notification, now)
 
         await self._database.write(change)
 
@@ -231,14 +234,24 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
         def change(connection: Connection) -> int:
             found = bulk.select(connection, sql, project_id, *values)
             _delete_deliveries(connection, [id for id, _ in found])
-            delete_lines_of_events(connection, project_id, [uuid for _, uuid in found])
+            # Also what was logged of events that have been delivered since.
+            delete_lines_of_events(connection, project_id, [*uuids, *(uuid for _, uuid in found)])
             return len(found)
 
         deleted = await self._database.write(change)
-        # One at a time: each scans the log, and appends wait for a write.
-        for each in () if uuids else distinct_ids:
-            await self._database.write(partial(delete_lines_with_id, project_id, each))
+        await self._delete_quotes(project_id, uuids, distinct_ids)
         return deleted
+
+    async def _delete_quotes(
+        self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
+    ) -> None:
+        """Look for them outside of the write: appends would wait for it."""
+        quoted = QuotedEvents(uuids, () if uuids else distinct_ids)
+        found = await self._database.read_in_background(
+            lambda connection: find_quotes(connection, project_id, quoted)
+        )
+        if found.is_any:
+            await self._database.write(lambda connection: remove_quotes(connection, found))
 
     async def find_last_failure(self) -> datetime | None:
         newest = select(delivery_logs.c.created_at).order_by(delivery_logs.c.id.desc()).limit(1)
@@ -267,6 +280,30 @@ def _decode_delivery(row: tuple[Any, ...]) -> Delivery | None:
 
 def _delete_deliveries(connection: Connection, ids: Iterable[int]) -> None:
     bulk.execute(connection, "DELETE FROM deliveries WHERE id IN ({numbers})", list(ids))
+
+
+def _has_all_failed(connection: Connection, report: DeliveryReport) -> bool:
+    """Return whether no delivery that failed was deleted while it was sent. Locks them: a deletion
+    that begins now waits, and then finds the messages."""
+    ids = [*report.retried, *report.dead]
+    sql = "SELECT id FROM deliveries WHERE id IN ({numbers}) {locked}"
+    return len(bulk.select(connection, sql, ids)) == len(ids) if ids else True
+
+
+def _remove_messages(report: DeliveryReport) -> DeliveryReport:
+    """Remove what the receiver said, which may quote a deleted event."""
+    state, entry = report.pause_state, report.entry
+    if entry is not None and entry.detail:
+        entry = replace(entry, detail={"reason": DELETED_MESSAGE})
+    return replace(
+        report,
+        retried={id: replace(at, reason=DELETED_MESSAGE) for id, at in report.retried.items()},
+        dead={id: replace(at, reason=DELETED_MESSAGE) for id, at in report.dead.items()},
+        pause_state=replace(state, error=DELETED_MESSAGE) if state.error else state,
+        logs=[],
+        entry=entry,
+        notification="",
+    )
 
 
 def _schedule_retries(connection: Connection, report: DeliveryReport) -> None:

@@ -37,6 +37,7 @@ from hedgerow.storage.ingestion import ingestion_warnings
 from hedgerow.storage.ingestion.inbox_packing import (
     DECODE_ERRORS,
     pack_single_row,
+    pack_text,
     unpack_untyped,
 )
 from hedgerow.storage.projects import activity
@@ -181,15 +182,29 @@ class SqlDeadLetterStore(EventCopies, ProjectDeadLetterStore):
     async def delete_copies(
         self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
     ) -> int:
-        """Delete dead letters that match. If both lists are given, both must match. Rows that
-        cannot be decoded never match."""
+        """Delete dead letters that match. If both lists are given, both must match. A row that
+        cannot be decoded matches if one of the texts is in its bytes."""
         condition, values = bulk.build_event_condition(uuids, distinct_ids)
         if not condition:
             return 0
         sql = f"DELETE FROM set_aside_events WHERE project_id = ? AND {condition}"  # noqa: S608 - our own names
-        return await self._database.write(
-            lambda connection: bulk.execute(connection, sql, project_id, *values)
-        )
+        texts = [pack_text(text) for text in uuids or distinct_ids]
+
+        def change(connection: Connection) -> int:
+            damaged = _find_damaged(connection, project_id, texts)
+            _remove(connection, _has_id(damaged))
+            return bulk.execute(connection, sql, project_id, *values) + len(damaged)
+
+        return await self._database.write(change)
+
+
+def _find_damaged(
+    connection: Connection, project_id: ProjectId, texts: Sequence[tuple[bytes, bytes]]
+) -> list[int]:
+    is_unknown = (table.c.uuid == "") & (table.c.distinct_id == "")
+    is_own = (table.c.project_id == project_id) | table.c.project_id.is_(None)
+    rows = connection.execute(select(table.c.id, table.c.events).where(is_unknown & is_own))
+    return [row.id for row in rows if any(form in row.events for forms in texts for form in forms)]
 
 
 def decode_content(content: bytes) -> Any:

@@ -56,6 +56,11 @@ def pack_single_row(events: Sequence[CapturedEvent] | Sequence[Event]) -> bytes:
     return _pack_captured(events)
 
 
+def pack_text(text: str) -> tuple[bytes, bytes]:
+    """Encode a text as it is within a row, in either format."""
+    return _pack(text), msgspec.json.encode(text)
+
+
 def unpack_captured(packed: bytes) -> list[CapturedEvent]:
     return _decode_json(packed) if packed[:1] == b"[" else _decode_msgpack(packed)
 

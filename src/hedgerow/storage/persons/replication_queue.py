@@ -6,7 +6,7 @@ PostgreSQL, because the lock on the changed row is held until the change is visi
 
 Two kinds of queue rows are not changes. `all` is a backfill of one table: it continues at the key
 in `name` and queues rows with its own id as their version. `mark` is the last replicated row: it
-stays, so that ids never restart.
+stays, without its key, so that ids never restart.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class SqlReplicationQueue(ReplicationQueue):
             bulk.execute_many(connection, gone, ("id",), [(id,) for id in ids if id != last])
             if last in ids:
                 mark = (
-                    "UPDATE mirror_queue SET kind = 'mark', version = NULL FROM {rows}"
+                    "UPDATE mirror_queue SET kind = 'mark', name = '', version = NULL FROM {rows}"
                     " WHERE mirror_queue.id = r.id"
                 )
                 bulk.execute_many(connection, mark, ("id",), [(last,)])

@@ -27,8 +27,10 @@ from hedgerow.pipelines.deliveries.retry import (
     RetryAt,
 )
 from hedgerow.pipelines.model import Record, RecordId
+from hedgerow.pipelines.records.audit import SCOPE
 from hedgerow.pipelines.store import Backlog, DeliveryQuery
 from hedgerow.plugin.payload import build_payload
+from hedgerow.projects.activity import SYSTEM, ActivityEntry
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import ordering, retention
 from hedgerow.storage.deliveries.backlogs import SqlBacklogStore
@@ -36,6 +38,7 @@ from hedgerow.storage.deliveries.groups import SqlGroupStore
 from hedgerow.storage.deliveries.history import SqlDeliveryHistory
 from hedgerow.storage.deliveries.new_deliveries import add_deliveries
 from hedgerow.storage.deliveries.queue import UNREADABLE_EVENT_ERROR, SqlDeliveryStore
+from hedgerow.storage.deliveries.quotes import DELETED_MESSAGE, QuotedEvents
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.pipelines.notifications import SqlNotificationStore
 from hedgerow.storage.tables import deliveries, group_types, groups
@@ -211,7 +214,8 @@ async def test_deleted_events_are_not_delivered(stores: Stores) -> None:
 
 
 async def test_what_receivers_say_of_deleted_events_is_deleted(stores: Stores) -> None:
-    """By uuid while an event waits, and by the distinct id in the message once it is delivered."""
+    """By uuid while an event waits, and by the distinct id in the message once it is delivered. A
+    message about one event of a batch may quote the others."""
     records, id = await queue(stores, event(1), event(2, by="bob"))
     one, two = await records.due(id, 10, NOW_MS)
     lines = [
@@ -220,15 +224,111 @@ async def test_what_receivers_say_of_deleted_events_is_deleted(stores: Stores) -
         LogLine(level=LogLevel.WARNING, message='HTTP 500: {"id":"ann"}', uuid=event(3).uuid),
         LogLine(level=LogLevel.WARNING, message='HTTP 500: {"id":"anna"}', uuid=event(4).uuid),
     ]
-    paused = PauseState(error='HTTP 500: {"id":"ann"}', failures=2, paused_until_ms=5)
-    await records.save_report(DeliveryReport(record_id=id, pause_state=paused, logs=lines), NOW)
+    quote = 'HTTP 500: {"id":"ann"}'
+    report = DeliveryReport(
+        record_id=id,
+        pause_state=PauseState(error=quote, failures=2, paused_until_ms=5),
+        retried={two.id: RetryAt(due_ms=NOW_MS, attempts=1, reason=quote)},
+        logs=lines,
+        entry=build_pause_entry(id, quote),
+    )
+    await records.save_report(report, NOW)
     await records.delete_copies(ProjectId(DEFAULT_PROJECT + 1), [], ["ann"])
     history = SqlDeliveryHistory(stores.database)
     assert (await history.logs(id, None, "", limit=10, offset=0))[1] == 4
     assert await records.delete_copies(DEFAULT_PROJECT, [], ["ann"]) == 1
     left, _ = await history.logs(id, None, "", limit=10, offset=0)
     assert [each.line.uuid for each in left] == [event(4).uuid, event(2).uuid]
-    assert await records.errors() == {id: 'HTTP 500: {"id":"…"}'}
+    assert await records.errors() == {id: DELETED_MESSAGE}
+    assert await read_quotes(stores, id) == [DELETED_MESSAGE, DELETED_MESSAGE]
+
+
+async def test_what_receivers_say_of_an_event_that_is_deleted_by_uuid_is_deleted(
+    stores: Stores,
+) -> None:
+    records, id = await queue(stores, event(2))
+    of_one = f"HTTP 500: {event(1).uuid}"
+    report = DeliveryReport(
+        record_id=id,
+        pause_state=PauseState(error=of_one, failures=2, paused_until_ms=5),
+        logs=[
+            LogLine(level=LogLevel.WARNING, message="HTTP 500: of ann", uuid=event(1).uuid),
+            LogLine(level=LogLevel.ERROR, message=of_one),
+            LogLine(level=LogLevel.WARNING, message="HTTP 500: of ann", uuid=event(2).uuid),
+        ],
+        entry=build_pause_entry(id, of_one),
+    )
+    await records.save_report(report, NOW)
+    assert await records.delete_copies(DEFAULT_PROJECT, [event(1).uuid], []) == 0
+    left, _ = await SqlDeliveryHistory(stores.database).logs(id, None, "", limit=10, offset=0)
+    assert [each.line.uuid for each in left] == [event(2).uuid]
+    assert await records.errors() == {id: DELETED_MESSAGE}
+    assert await read_quotes(stores, id) == [DELETED_MESSAGE, ""]
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+async def test_event_that_is_deleted_while_it_is_sent_leaves_no_message(
+    stores: Stores, *, is_dead: bool
+) -> None:
+    records, id = await queue(stores, event(1), event(2, by="bob"))
+    one, two = await records.due(id, 10, NOW_MS)
+    assert await records.delete_copies(DEFAULT_PROJECT, [], ["ann"]) == 1
+    quote = "HTTP 500: of ann and bob"
+    report = DeliveryReport(
+        record_id=id,
+        pause_state=PauseState(error=quote, failures=2, paused_until_ms=5),
+        retried={two.id: RetryAt(due_ms=NOW_MS, attempts=1, reason=quote)},
+        logs=[LogLine(level=LogLevel.ERROR, message=quote, uuid=two.event.uuid)],
+        entry=build_pause_entry(id, quote),
+        notification=quote,
+    )
+    if is_dead:
+        report.dead[one.id] = DeadDelivery(since_ms=NOW_MS, attempts=1, reason=quote)
+    else:
+        report.retried[one.id] = RetryAt(due_ms=NOW_MS, attempts=1, reason=quote)
+    await records.save_report(report, NOW)
+    assert (await SqlDeliveryHistory(stores.database).logs(id, None, "", limit=1, offset=0))[1] == 0
+    assert await records.errors() == {id: DELETED_MESSAGE}
+    assert await read_quotes(stores, id) == [DELETED_MESSAGE, DELETED_MESSAGE]
+    assert not await SqlNotificationStore(stores.database).claim(NOW, LATER, 10)
+
+
+@pytest.mark.parametrize(
+    ("message", "is_quote"),
+    [
+        ('{"id":"long-distinct-id"}', True),
+        ("unknown user long-distinct-id.", True),
+        (r'{"body": "{\"id\": \"long-distinct-id\"}"}', True),
+        ('{"id":"long-disti', True),
+        ('{"id":"long-distance"}', False),
+        ('{"id":"u1"}', True),
+        (r'{"body": "{\"id\": \"u1\"}"}', True),
+        ("menu1", False),
+        ('{"id":"u11"}', False),
+        ("no event a1b2", True),
+    ],
+)
+def test_messages_that_quote_a_deleted_event_are_found(message: str, *, is_quote: bool) -> None:
+    assert QuotedEvents(["a1b2"], ["u1", "long-distinct-id"]).is_in(message) == is_quote
+
+
+def build_pause_entry(id: RecordId, reason: str) -> ActivityEntry:
+    return ActivityEntry(
+        scope=SCOPE,
+        item_id=str(id),
+        item_name="",
+        activity="paused",
+        actor=SYSTEM,
+        project_id=DEFAULT_PROJECT,
+        detail={"reason": reason},
+    )
+
+
+async def read_quotes(stores: Stores, id: RecordId) -> list[str]:
+    """Return the messages of the entry about the pause and of the one delivery."""
+    (paused,) = await stores.list_entries(activity="paused", item_id=str(id))
+    wanted = select(deliveries.c.error).where(deliveries.c.record_id == id)
+    return [paused.entry.detail["reason"], await stores.fetch_scalar(wanted)]
 
 
 def _run(statement: Update, connection: Connection) -> None:

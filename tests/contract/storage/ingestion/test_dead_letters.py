@@ -265,6 +265,27 @@ async def test_deleted_person_has_no_dead_letters(
     assert await letters.list_oldest(9) == ([], 0)
 
 
+@pytest.mark.parametrize("is_json", [False, True])
+async def test_deleted_person_has_no_damaged_dead_letters(
+    inbox: SqlInboxStore, letters: SqlDeadLetterStore, stores: Stores, *, is_json: bool
+) -> None:
+    """They may be in a row that cannot be decoded, of whose events nothing else is known."""
+    encode = msgspec.json.encode if is_json else msgspec.msgpack.encode
+    for number, name in enumerate(("ann", "anna")):
+        await inbox.add(DEFAULT_PROJECT, [build_captured_event(number, name)], [], NOW)
+        bucket = await find_bucket(inbox)
+        (row,) = await inbox.fetch_unprocessed(bucket)
+        await damage_row(stores, encode([name, number])[:-1], row.id)
+        settler = BucketWorker(inbox, bucket)
+        while await settler.turn():
+            pass
+    assert await letters.delete_copies(ProjectId(999), [], ["ann"]) == 0
+    assert await letters.delete_copies(DEFAULT_PROJECT, [], ["nna"]) == 0
+    assert await letters.delete_copies(DEFAULT_PROJECT, [], ["ann"]) == 1
+    ((left,), _) = await letters.list_oldest(9)
+    assert b"anna" in (await letters.get_content(left.id) or b"")
+
+
 async def test_deleted_person_has_no_warnings(inbox: SqlInboxStore, stores: Stores) -> None:
     captured = [build_captured_event(1, "ann"), build_captured_event(2, "bob")]
     await inbox.add(DEFAULT_PROJECT, captured, [], NOW)
