@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -40,9 +41,10 @@ from hedgerow.storage.deliveries.new_deliveries import unpack_event
 from hedgerow.storage.deliveries.ordering import OrderedQueue
 from hedgerow.storage.deliveries.quotes import (
     DELETED_MESSAGE,
+    MESSAGE_TABLES,
     QuotedEvents,
-    find_quotes,
-    remove_quotes,
+    find_paused_entries,
+    remove_reasons,
 )
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database, PreparedQuery
@@ -245,13 +247,21 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
     async def _delete_quotes(
         self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
     ) -> None:
-        """Look for them outside of the write: appends would wait for it."""
+        """Look for them outside of the writes, and in pages: appends would wait for a write."""
         quoted = QuotedEvents(uuids, () if uuids else distinct_ids)
-        found = await self._database.read_in_background(
-            lambda connection: find_quotes(connection, project_id, quoted)
-        )
-        if found.is_any:
-            await self._database.write(lambda connection: remove_quotes(connection, found))
+        for messages in MESSAGE_TABLES:
+            after: int | None = 0
+            while after is not None:
+                find = partial(
+                    messages.find_page, project_id=project_id, after=after, quoted=quoted
+                )
+                found, after = await self._database.read_in_background(find)
+                if found:
+                    await self._database.write(partial(messages.remove, keys=found))
+        find_entries = partial(find_paused_entries, project_id=project_id, quoted=quoted)
+        entries = await self._database.read_in_background(find_entries)
+        if entries:
+            await self._database.write(partial(remove_reasons, entries=entries))
 
     async def find_last_failure(self) -> datetime | None:
         newest = select(delivery_logs.c.created_at).order_by(delivery_logs.c.id.desc()).limit(1)

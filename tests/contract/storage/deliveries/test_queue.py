@@ -305,11 +305,11 @@ async def test_event_that_is_deleted_while_it_is_sent_leaves_no_message(
         (r'{"body": "{\"id\": \"u1\"}"}', True),
         ("menu1", False),
         ('{"id":"u11"}', False),
-        ("no event a1b2", True),
+        (f"no event {event(1).uuid.upper()}", True),
     ],
 )
 def test_messages_that_quote_a_deleted_event_are_found(message: str, *, is_quote: bool) -> None:
-    assert QuotedEvents(["a1b2"], ["u1", "long-distinct-id"]).is_in(message) == is_quote
+    assert QuotedEvents([event(1).uuid], ["u1", "long-distinct-id"]).is_in(message) == is_quote
 
 
 def build_pause_entry(id: RecordId, reason: str) -> ActivityEntry:
