@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from hedgerow.lib.encryption import generate_encryption_key
+from hedgerow.storage.ingestion.inbox import STORE_BUCKETS
 from tests.support.clickhouse_http import ClickHouseTestServer
 from tests.support.live import (
     PROJECT_KEY,
@@ -213,7 +214,7 @@ def test_workers_share_leases_and_release_them(installation: Installation) -> No
 
         def is_shared() -> bool:
             _send(client, *(_set(f"stayer-{number}", 0) for number in range(100)))
-            return _count_leases(installation) == [8, 8]
+            return _count_leases(installation) == [STORE_BUCKETS / 2, STORE_BUCKETS / 2]
 
         wait_for(is_shared, at_most_s=TIMEOUT_S)
         assert leaver.stop(signal.SIGTERM) == 0

@@ -322,12 +322,11 @@ def _run_in_one_process(
     container: Container, name: str, interval_s: float, run: Callable[[], Awaitable[None]]
 ) -> PeriodicTask:
     claims = TaskClaims(container.database)
-
-    async def run_if_claimed() -> None:
-        if await claims.claim(name, CLAIM_SHARE * interval_s):
-            await run()
-
-    return PeriodicTask(name=name, interval_s=interval_s, run=run_if_claimed)
+    return PeriodicTask(
+        name=name,
+        interval_s=interval_s,
+        run=lambda: claims.run(name, CLAIM_SHARE * interval_s, run),
+    )
 
 
 def _build_purge(container: Container) -> DeletedDataPurge:

@@ -135,7 +135,7 @@ def build_event_queries(
         EventsQueryRunner(selecting),
         freshness,
         fetch_state,
-        reading.wait_until_readable,
+        reading.pass_barriers,
         utc_now,
     )
     queries.register(
@@ -241,11 +241,13 @@ def build_dashboards(
     has_unprocessed: Callable[[], Awaitable[bool]],
 ) -> DashboardServices:
     store, links = SqlResultStore(database, has_unprocessed), SqlSharedLinkStore(database)
-    barrier = reading.executor.wait_until_readable
+    executor = reading.executor
     refresher = Refresher(
-        store, reading.queries, barrier, directory.get_project, _log_failure, utc_now
+        store, reading.queries, executor.pass_barriers, directory.get_project, _log_failure, utc_now
     )
-    results = InsightResults(store, reading.queries, refresher, barrier, utc_now)
+    results = InsightResults(
+        store, reading.queries, refresher, executor.wait_until_readable, utc_now
+    )
     return DashboardServices(
         result_store=store,
         refresher=refresher,

@@ -13,7 +13,7 @@ from functools import partial
 from hedgerow.dashboards.kept_result import encode_error, encode_response
 from hedgerow.dashboards.result_store import Computation, NewResult, ResultStore
 from hedgerow.errors import AppError, Invalid, Throttled, Unavailable
-from hedgerow.events.query.executor import ReadBarrier
+from hedgerow.events.query.executor import PassBarriers
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.call_limits import TokenBuckets
@@ -47,14 +47,14 @@ class Refresher:
         self,
         store: ResultStore,
         queries: Queries,
-        read_barrier: ReadBarrier,
+        pass_barriers: PassBarriers,
         find_project: FindProject,
         on_error: Callable[[BaseException], None],
         clock: Clock,
     ) -> None:
         self._store = store
         self._queries = queries
-        self._read_barrier = read_barrier
+        self._pass_barriers = pass_barriers
         self._find_project = find_project
         self._on_error = on_error
         self._clock = clock
@@ -153,10 +153,10 @@ class Refresher:
         if project is None:
             raise Invalid("The project does not exist.")
         computed_at = self._clock()
-        await self._read_barrier()
-        # What changes from here on is not in the result, or makes it stale too early.
-        state = await self._store.fetch_state(project.id)
-        response = await self._queries.execute(project, work.query, Refresh.FORCE_BLOCKING, "")
+        async with self._pass_barriers():
+            # What changes from here on is not in the result, or makes it stale too early.
+            state = await self._store.fetch_state(project.id)
+            response = await self._queries.execute(project, work.query, Refresh.FORCE_BLOCKING, "")
         assert isinstance(response, QueryResponse)
         result = await run_in_thread(partial(encode_response, response))
         return NewResult(result=result, state=state.text, computed_at=computed_at)

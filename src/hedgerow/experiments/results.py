@@ -91,10 +91,10 @@ class ExperimentAnalyzer:
                 with suppress(msgspec.ValidationError):
                     found = msgspec.json.decode(cached.result, type=ExperimentResults)
                     return msgspec.structs.replace(found, is_cached=True)
-            await self._executor.wait_until_readable()
-            # Events that arrive after this point change the state again.
-            state = await self._fetch_state()
-            results = await self._compute(project, experiment, flag, now)
+            async with self._executor.pass_barriers():
+                # Events that arrive after this point change the state again.
+                state = await self._fetch_state()
+                results = await self._compute(project, experiment, flag, now)
             if all(_is_cacheable(each) for each in (*results.metrics, *results.metrics_secondary)):
                 body = msgspec.json.encode(results)
                 self._cache.put(key, CachedResult(result=body, size=len(body), state=state, at=now))

@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from hedgerow.errors import Invalid, NotFound
-from hedgerow.events.query.executor import ReadBarrier
+from hedgerow.events.query.executor import PassBarriers
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.text import truncate
@@ -59,7 +59,7 @@ _BLOCKING_MODES = (Refresh.BLOCKING, Refresh.FORCE_BLOCKING)
 
 
 class Queries:
-    """`read_barrier` waits until all accepted events are readable."""
+    """`pass_barriers` waits until all accepted events are readable."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Queries:
         events: EventsQueryRunner,
         freshness: Freshness,
         fetch_state: FetchState,
-        read_barrier: ReadBarrier,
+        pass_barriers: PassBarriers,
         clock: Clock,
     ) -> None:
         self._hogql = hogql
@@ -78,7 +78,7 @@ class Queries:
         }
         self._freshness = freshness
         self._fetch_state = fetch_state
-        self._read_barrier = read_barrier
+        self._pass_barriers = pass_barriers
         self._clock = clock
         self._cache = ResultCache[QueryResponse]()
         # One at a time: validation takes up to 0.2 s, and each thread delays the event loop.
@@ -196,10 +196,10 @@ class Queries:
         now: datetime,
     ) -> QueryResponse:
         key, query_bytes = key_and_size
-        await self._read_barrier()
-        # Events that arrive after this point change the state again.
-        state = await self._fetch_state()
-        output = await run()
+        async with self._pass_barriers():
+            # Events that arrive after this point change the state again.
+            state = await self._fetch_state()
+            output = await run()
         modifiers = query.get("modifiers")
         found = {name: getattr(output, name) for name in output.__struct_fields__}
         answer = QueryResponse(

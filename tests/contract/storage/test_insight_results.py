@@ -3,7 +3,7 @@ stale."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -62,11 +62,11 @@ class Process:
 
         freshness = Freshness(max_age=timedelta(0))
         none = cast(Any, None)
-        queries = Queries(none, none, freshness, fetch_state, do_nothing, utc_now)
+        queries = Queries(none, none, freshness, fetch_state, nullcontext, utc_now)
         queries.register({"NumberQuery": prepare})
         self.store = SqlResultStore(stores.database)
         self.refresher = Refresher(
-            self.store, queries, do_nothing, projects.get, self.errors.append, self.clock
+            self.store, queries, nullcontext, projects.get, self.errors.append, self.clock
         )
         self.results = InsightResults(self.store, queries, self.refresher, do_nothing, self.clock)
 

@@ -1,7 +1,8 @@
 """Experiment analysis with prepared query results."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
@@ -52,8 +53,10 @@ class FakeExecutor:
         self.inside -= 1
         return QueryContext(project=project, cohorts={}, time=QueryTime(now=now, zone=UTC))
 
-    async def wait_until_readable(self) -> None:
+    @asynccontextmanager
+    async def pass_barriers(self) -> AsyncIterator[None]:
         """Nothing is pending."""
+        yield
 
     async def execute(
         self, context: QueryContext, build_query: Callable[[], Select]

@@ -4,7 +4,9 @@ All reads of events go through it: listings, `select`, property values and the q
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -60,6 +62,10 @@ _NAMES_ACTION = re.compile(rb'actionsnode|matchesaction|"actions"|"action_id"', 
 _TOO_COMPLEX = "The query is too complex. Use fewer conditions, or cohorts with fewer of them."
 
 ReadBarrier = Callable[[], Awaitable[None]]
+PassBarriers = Callable[[], AbstractAsyncContextManager[None]]
+
+# Whether the current task has waited for what it reads.
+_has_passed_barriers: ContextVar[bool] = ContextVar("has_passed_barriers", default=False)
 
 DEFAULT_LIMITS = QueryLimits(timeout_s=TIMEOUT_S, max_rows=0, max_bytes=MAX_RESULT_BYTES)
 
@@ -96,17 +102,32 @@ class QueryExecutor:
 
     async def wait_until_readable(self) -> None:
         """Wait until all earlier events and changes are readable."""
+        await self._wait(has_documents=True)
+
+    @asynccontextmanager
+    async def pass_barriers(self) -> AsyncIterator[None]:
+        """Wait until all earlier events and changes are readable. What is read inside does not wait
+        again: while events arrive, each wait takes as long as the first one."""
+        await self.wait_until_readable()
+        token = _has_passed_barriers.set(True)
+        try:
+            yield
+        finally:
+            _has_passed_barriers.reset(token)
+
+    async def _wait(self, *, has_documents: bool) -> None:
+        if _has_passed_barriers.get():
+            return
         await self._events_barrier()
-        await self._replica_barrier()
+        if has_documents:
+            await self._replica_barrier()
 
     async def build_context(
         self, project: Project, now: datetime, documents: Sequence[Any] = ()
     ) -> QueryContext:
         """Wait until earlier events are readable, then build the context. `documents` are the
         filters and HogQL of the query: they decide whether persons and cohorts are needed."""
-        await self._events_barrier()
-        if any(documents):
-            await self._replica_barrier()
+        await self._wait(has_documents=any(documents))
         context = await self.load_context(project, now, documents)
         if not context.flags:
             return context

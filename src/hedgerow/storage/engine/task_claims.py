@@ -3,9 +3,17 @@
 On SQLite there is one process, and every claim succeeds.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
 from sqlalchemy import Connection, text
 
+from hedgerow.errors import Unavailable
 from hedgerow.storage.engine.database import Database
+
+# How often a claim is renewed during its interval, while its task runs.
+RENEWALS = 3
 
 # Only the clock of the database counts.
 _CLAIM = text(
@@ -15,6 +23,7 @@ _CLAIM = text(
     " excluded.claimed_at - make_interval(secs => :interval_s) AND excluded.claimed_at"
     " RETURNING task"
 )
+_RENEW = text("UPDATE task_claims SET claimed_at = clock_timestamp() WHERE task = :task")
 _RELEASE = text("DELETE FROM task_claims WHERE task = :task")
 
 
@@ -32,6 +41,24 @@ class TaskClaims:
             return connection.execute(_CLAIM, values).scalar() is not None
 
         return await self._database.write(change)
+
+    async def run(self, task: str, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Run the task in one process per interval, and in no other one while it runs."""
+        if not await self.claim(task, interval_s):
+            return
+        renewing = asyncio.create_task(self._renew(task, interval_s / RENEWALS))
+        try:
+            await work()
+        finally:
+            renewing.cancel()
+
+    async def _renew(self, task: str, interval_s: float) -> None:
+        while self._database.engine_name != "sqlite":
+            await asyncio.sleep(interval_s)
+            with suppress(Unavailable):
+                await self._database.write(
+                    lambda connection: connection.execute(_RENEW, {"task": task}).close()
+                )
 
     async def release(self, task: str) -> None:
         """Let any process claim the task at once."""

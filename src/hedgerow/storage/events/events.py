@@ -151,12 +151,7 @@ class ClickHouseEventStore(CountableEvents):
 
     async def run(self, work: Callable[[Client], Item]) -> Item:
         """Run `work` with a client, in a thread, and return its result."""
-
-        def with_client() -> Item:
-            with self._client() as (client, _):
-                return work(client)
-
-        return await run_in_thread(with_client)
+        return await self._run_on_table(lambda client, _: work(client))
 
     async def run_abortable(self, work: Callable[[PooledClient], Item]) -> Item:
         """Run `work` like `run`, with a client whose call `abort` can end."""
@@ -203,23 +198,25 @@ class ClickHouseEventStore(CountableEvents):
     async def purge(self) -> None:
         """Remove deleted events and persons from the files. The store stays available."""
 
-        def run() -> None:
-            with self._client() as (client, layout):
-                purge.purge_deleted_rows(client, layout, is_embedded=self._pool.is_embedded)
-
-        await run_in_thread(run)
-        if self._pool.is_embedded:
+        await purge.wait_for_earlier_purge(partial(self._run_on_table, purge.is_purging))
+        is_embedded = self._pool.is_embedded
+        await self._run_on_table(partial(purge.purge_deleted_rows, is_embedded=is_embedded))
+        if is_embedded:
             await purge.wait_until_removed(partial(self.run, purge.list_replaced_parts))
 
     async def delete_project(self, project_id: ProjectId) -> int:
         """Delete the events and the replicas of a project from the files. Return the number of
         events."""
+        return await self._run_on_table(partial(purge.delete_project, project_id=project_id))
 
-        def run() -> int:
+    async def _run_on_table(self, work: Callable[[Client, TableLayout], Item]) -> Item:
+        """Run `work` with a client and the table of events, in a thread, and return its result."""
+
+        def with_client() -> Item:
             with self._client() as (client, layout):
-                return purge.delete_project(client, layout, project_id)
+                return work(client, layout)
 
-        return await run_in_thread(run)
+        return await run_in_thread(with_client)
 
     async def version(self) -> str:
         """Ask the engine for its version. Also checks that the engine is reachable."""

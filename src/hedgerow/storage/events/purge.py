@@ -22,6 +22,8 @@ _SYNC = "SETTINGS mutations_sync = 2"
 # every thirty in tables of versions that did not set this.
 REMOVAL_TIMEOUT_S = 900.0
 REMOVAL_POLL_S = 2.0
+# An earlier purge may still run in the server although its client has given up.
+EARLIER_PURGE_POLL_S = 0.5
 
 
 def purge_deleted_rows(client: Client, layout: TableLayout, *, is_embedded: bool) -> None:
@@ -46,6 +48,31 @@ def list_replaced_parts(client: Client) -> set[tuple[str, str]]:
     """
     rows = fetch_rows(client, sql, {"tables": [TABLE, *replica_schema.TABLES]})
     return {(row["table"], row["name"]) for row in rows}
+
+
+async def wait_for_earlier_purge(is_purging: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until no purge runs: another one would write the same parts again after it. Raises
+    Unavailable."""
+    deadline = time.monotonic() + REMOVAL_TIMEOUT_S
+    while await is_purging():
+        if time.monotonic() > deadline:
+            raise Unavailable("The event store has not ended an earlier purge yet.")
+        await asyncio.sleep(EARLIER_PURGE_POLL_S)
+
+
+def is_purging(client: Client, layout: TableLayout) -> bool:
+    """Return whether deleted rows are being removed from parts. Raises Unavailable if that fails:
+    the engine tries again all the time."""
+    sql = f"""
+        SELECT latest_fail_reason AS problem FROM {layout.list_system_rows("system.mutations")}
+        WHERE NOT is_done AND NOT is_killed AND match(command, 'APPLY DELETED MASK')
+        AND database = currentDatabase() AND table = {{table:String}}
+    """  # noqa: S608 - our own names
+    problems = [row["problem"] for row in fetch_rows(client, sql, {"table": layout.table})]
+    if any(problems):
+        reason = max(problems).partition("\n")[0]
+        raise Unavailable(f"The event store cannot remove deleted events: {reason}")
+    return bool(problems)
 
 
 async def wait_until_removed(list_parts: Callable[[], Awaitable[set[tuple[str, str]]]]) -> None:

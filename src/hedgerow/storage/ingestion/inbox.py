@@ -1,7 +1,7 @@
 """The inbox: captured events wait here for processing, processed events for the event store."""
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -75,8 +75,11 @@ MIN_FETCH_ROWS = 8
 READERS_TOPIC = "readers"
 # Stands for all buckets of processed events in the result of a query.
 READY_BUCKETS = -1
-# Distinguishes these advisory locks from others in the same database.
-ADVISORY_LOCK_CLASS = 4812
+# Processed events wait in fewer buckets than captured ones: a batch of one event costs the event
+# store about as much as one of a thousand.
+STORE_BUCKETS = 4
+# Distinguish these advisory locks from others in the same database.
+ADVISORY_LOCK_CLASS, STORE_LOCK_CLASS = 4812, 4813
 
 _INSERT_INBOX = PreparedInsert(
     table=inbox, columns=("bucket", "project_id", "events", "number", "accepted_ms")
@@ -329,12 +332,12 @@ class SqlInboxStore(InboxStore):
                 made += result.events
                 counts += result.transformation_counts
             values: list[dict[str, Any]] = [
-                {"bucket": bucket, "events": packed, "number": each, "accepted_ms": since_ms}
+                {"events": packed, "number": each, "accepted_ms": since_ms}
                 for packed, each in pack_processed(made)
             ]
             # Dropped events count as stored together with the others.
             values[-1]["number"] += number - len(made)
-            connection.execute(insert(ready_events), values)
+            self._add_ready_rows(connection, bucket, values)
             self._remove_processed(connection, bucket, rows)
             # Last, because other workers update the same rows and wait from here on.
             transformation_counts.add_counts(connection, counts, now)
@@ -396,9 +399,9 @@ class SqlInboxStore(InboxStore):
             if row.number:
                 # Release the read barrier for these events, in their order.
                 ((nothing, _),) = pack_processed([])
-                done = {"bucket": bucket, "events": nothing, "number": row.number}
-                done["accepted_ms"] = int(now.timestamp() * 1000)
-                connection.execute(insert(ready_events), done)
+                accepted_ms = int(now.timestamp() * 1000)
+                done = {"events": nothing, "number": row.number, "accepted_ms": accepted_ms}
+                self._add_ready_rows(connection, bucket, [done])
             return True
 
         return await self._database.write(change)
@@ -419,6 +422,17 @@ class SqlInboxStore(InboxStore):
                 connection.execute(delete(ready_events).where(as_read))
 
         await self._database.write(change)
+
+    def _add_ready_rows(
+        self, connection: Connection, bucket: int, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Add what became of the events of a bucket. Rows that wait together appear in the order of
+        their ids: a worker that takes over finds the same batch up to a row."""
+        if self._is_shared:
+            lock = func.pg_advisory_xact_lock(STORE_LOCK_CLASS, bucket % STORE_BUCKETS)
+            connection.execute(select(lock))
+        values = [{"bucket": bucket % STORE_BUCKETS, **row} for row in rows]
+        connection.execute(insert(ready_events), values)
 
     def _add_dead_letter(
         self, connection: Connection, bucket: int, row: InboxRow, reason: str, now: datetime

@@ -23,6 +23,7 @@ from hedgerow.storage.events.events import (
     MAX_PARTS,
     ClickHouseEventStore,
 )
+from hedgerow.storage.events.purge import EARLIER_PURGE_POLL_S
 from hedgerow.storage.events.schema import build_cluster_ddl
 from tests.support.clickhouse_http import ClickHouseTestServer
 from tests.support.stored_events import parts_of
@@ -410,6 +411,27 @@ async def test_purge_removes_deleted_events_from_the_parts(events: ClickHouseEve
     assert (await parts_of(events))["rows"] == 1
     assert await list_stored(events) == [kept]
     await events.purge()
+
+
+async def test_purge_waits_for_an_earlier_one_that_its_client_has_given_up(
+    events: ClickHouseEventStore,
+) -> None:
+    """Another one would write the same parts again after it."""
+    deleted = event()
+    await events.append([event(), deleted])
+    await events.delete(PROJECT, uuids=[deleted.uuid])
+    await events.query("SYSTEM STOP MERGES events", {}, max_rows=1, timeout_s=30)
+    earlier = "ALTER TABLE events APPLY DELETED MASK SETTINGS mutations_sync = 0"
+    await events.run(lambda client: client.command(earlier))
+    purging = asyncio.ensure_future(events.purge())
+    # It waits for longer than it takes to begin another one.
+    await asyncio.wait({purging}, timeout=2 * EARLIER_PURGE_POLL_S)
+    count = "SELECT count() AS count FROM system.mutations WHERE command LIKE '%DELETED MASK%'"
+    own = f"{count} AND database = currentDatabase()"
+    assert await events.query(own, {}, max_rows=1, timeout_s=30) == [{"count": 1}]
+    await events.query("SYSTEM START MERGES events", {}, max_rows=1, timeout_s=30)
+    await purging
+    assert (await parts_of(events))["rows"] == 1
 
 
 async def test_purge_removes_deleted_persons(events: ClickHouseEventStore) -> None:
