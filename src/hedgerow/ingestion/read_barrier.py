@@ -290,8 +290,10 @@ async def wait_until_all_stored(inbox: InboxStore) -> None:
 
 async def _poll(inbox: InboxStore, deadline: float) -> InboxPositions:
     if time.monotonic() > deadline:
-        detail = "Accepted events are not stored yet, so nothing was deleted. Try again shortly."
-        raise Unavailable(detail)
+        raise Unavailable(
+            "Accepted events are not stored yet, so nothing was deleted. Try again shortly, while "
+            "the service and its workers run."
+        )
     await asyncio.sleep(STORE_POLL_INTERVAL_S)
     return await inbox.fetch_positions()
 
