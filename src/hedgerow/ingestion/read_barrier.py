@@ -290,11 +290,10 @@ async def wait_until_all_stored(inbox: InboxStore) -> None:
 
 async def _poll(inbox: InboxStore, deadline: float) -> InboxPositions:
     if time.monotonic() > deadline:
-        detail = (
-            "Events that were accepted before are not stored yet, so nothing was deleted. Try again"
-            " when a worker has stored them."
+        raise Unavailable(
+            "Accepted events are not stored yet, so nothing was deleted. Try again shortly, while "
+            "the service and its workers run."
         )
-        raise Unavailable(detail)
     await asyncio.sleep(STORE_POLL_INTERVAL_S)
     return await inbox.fetch_positions()
 
