@@ -62,3 +62,9 @@ async def others(other_stores: Stores, open_any_inbox: OpenInbox) -> SqlInboxSto
     if inbox.has_stream:
         await inbox.find_work()
     return inbox
+
+
+@pytest.fixture
+def on_postgres(stores: Stores) -> None:
+    if stores.location.is_sqlite:
+        pytest.skip("only where several processes share a database")

@@ -25,7 +25,7 @@ from hedgerow.lib import jsonio
 from hedgerow.persons.store import PersonQuery
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.ingestion.bucket_leases import BALANCE_INTERVAL_S, LEASE_S
-from hedgerow.storage.ingestion.inbox import STORE_BUCKETS, STORE_LOCK_CLASS, SqlInboxStore
+from hedgerow.storage.ingestion.inbox import STORE_BUCKETS, SqlInboxStore
 from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
 from hedgerow.storage.tables.ingestion import ready_events
 from tests.contract.storage.conftest import (
@@ -99,12 +99,6 @@ async def list_stored_warnings(
     query = WarningQuery(project_id=project_id, type="", limit=100, offset=0)
     found, _ = await SqlWarningStore(stores.database).list_warnings(query)
     return [warning.detail for warning in reversed(found)]
-
-
-@pytest.fixture
-def on_postgres(stores: Stores) -> None:
-    if stores.location.is_sqlite:
-        pytest.skip("only where several processes share a database")
 
 
 async def test_events_are_returned_in_order(inbox: SqlInboxStore) -> None:
@@ -389,43 +383,6 @@ async def test_nonempty_buckets_are_listed(
     work = await shared.find_work()
     assert (list(work.unprocessed), work.has_unstored) == (waiting[2:], True)
     assert await shared.unstored_buckets() == sorted({each % STORE_BUCKETS for each in waiting[:2]})
-
-
-async def test_processed_events_of_all_buckets_are_few_batches(
-    shared: SqlInboxStore, on_postgres: None
-) -> None:
-    """Each batch is one insert into the event store, which costs about the same for any number."""
-    await add_each(shared, *(build_captured_event(n, f"person {n}") for n in range(60)))
-    waiting = (await shared.find_work()).unprocessed
-    assert len(waiting) > STORE_BUCKETS
-    for bucket in waiting:
-        await process_all(shared, bucket)
-    buckets = await shared.unstored_buckets()
-    assert buckets == list(range(STORE_BUCKETS))
-    rows = [row for bucket in buckets for row in await shared.fetch_processed(bucket)]
-    assert sorted(get_uuids(rows)) == [build_captured_event(n).uuid for n in range(60)]
-
-
-async def test_processed_rows_of_a_batch_appear_in_the_order_of_their_ids(
-    stores: Stores, shared: SqlInboxStore, on_postgres: None
-) -> None:
-    """Otherwise the batch up to a row could get another row before it later."""
-    await add(shared, build_captured_event(1))
-    bucket = await find_bucket(shared)
-    taken: list[bool] = []
-
-    def process_in_another_process() -> None:
-        sql = "SELECT pg_try_advisory_xact_lock(:class, :bucket)"
-        ((is_taken,),) = run_sql(
-            stores.location, sql, **{"class": STORE_LOCK_CLASS, "bucket": bucket % STORE_BUCKETS}
-        )
-        taken.append(is_taken)
-
-    rows = await shared.fetch_unprocessed(bucket)
-    with run_before_statement("INSERT INTO ready_events", process_in_another_process):
-        assert await shared.process(bucket, rows, decide, NOW)
-    process_in_another_process()
-    assert taken == [False, True]
 
 
 async def test_rows_processed_by_another_worker_are_skipped(
