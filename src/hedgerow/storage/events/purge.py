@@ -19,7 +19,7 @@ from hedgerow.storage.events.table_layout import TableLayout
 # Until all replicas have written their parts again.
 _SYNC = "SETTINGS mutations_sync = 2"
 # The embedded engine removes replaced parts every five seconds, unless a query still reads them:
-# every thirty in tables of versions that did not set this.
+# within five minutes in tables of versions that did not set this.
 REMOVAL_TIMEOUT_S = 900.0
 REMOVAL_POLL_S = 2.0
 # An earlier purge may still run in the server although its client has given up.

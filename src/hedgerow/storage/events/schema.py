@@ -90,8 +90,11 @@ SETTINGS index_granularity = {GRANULE_ROWS}, fsync_after_insert = 1, fsync_part_
     non_replicated_deduplication_window = 1000"""
 
 # For tables without replicas: how often the engine removes the files that a merge or a deletion has
-# replaced. A deletion waits for that.
-REMOVAL_SETTINGS = "cleanup_delay_period = 5, cleanup_delay_period_random_add = 0"
+# replaced. A deletion waits for that. Without the maximum, an idle engine waits for up to five
+# minutes.
+REMOVAL_SETTINGS = (
+    "cleanup_delay_period = 5, max_cleanup_delay_period = 5, cleanup_delay_period_random_add = 0"
+)
 
 
 def list_columns() -> list[str]:
