@@ -60,7 +60,7 @@ run: ## Run the service on http://127.0.0.1:8000, data in ./hedgerow-data
 
 test: check ## Run every check and every test, as CI does
 	@HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(MAKE) --no-print-directory --jobs=2 --output-sync SELECTION=--hypothesis-seed=$(SEED) unit-half-0 unit-half-1
-	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/fault tests/contract tests/acceptance -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-seed=$(SEED) || HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) tests/rerun_failed $(BIN)/python
+	HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) $(PYTEST) tests/acceptance tests/fault tests/contract -n $(WORKERS) --dist loadfile --no-loadscope-reorder --hypothesis-seed=$(SEED) || HEDGEROW_TEST_EXAMPLES=$(EXAMPLES) tests/rerun_failed $(BIN)/python
 
 check: setup ## Check formatting, lint, types, import contracts and the web console
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync check-python check-console

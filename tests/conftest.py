@@ -5,6 +5,7 @@ modules on first use, because unit tests need none of them.
 import gc
 from collections.abc import Callable, Generator, Iterator
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # Thousands of collected tests stay in memory: frequent collections would cost a tenth of the time.
 gc.set_threshold(100_000, 20, 20)
 
+# Their tests start whole installations.
+WAITING_FOLDERS = frozenset(("acceptance", "fault"))
 REPORT_LINE = "told"
 MAX_NAMED_BYTES = 40
 GZIP_MAGIC = b"\x1f\x8b"
@@ -134,6 +137,19 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     if report.failed:
         report.sections.extend(service_logs.list_sections())
     return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the files that wait for services evenly among those that use the CPU, so that the
+    processes of a run do both at any time."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    position: dict[Path, float] = {}
+    for is_waiting in (True, False):
+        alike = [path for path in files if WAITING_FOLDERS.isdisjoint(path.parts) != is_waiting]
+        position |= {path: (number + 0.5) / len(alike) for number, path in enumerate(alike)}
+    items[:] = chain.from_iterable(files[path] for path in sorted(files, key=position.__getitem__))
 
 
 def pytest_collection_finish() -> None:
