@@ -183,7 +183,8 @@ class SqlDeadLetterStore(EventCopies, ProjectDeadLetterStore):
         self, project_id: ProjectId, uuids: Sequence[str], distinct_ids: Sequence[str]
     ) -> int:
         """Delete dead letters that match. If both lists are given, both must match. A row that
-        cannot be decoded matches if one of the texts is in its bytes."""
+        cannot be decoded matches if one of the texts is in its bytes, unless it may have events of
+        other projects."""
         condition, values = bulk.build_event_condition(uuids, distinct_ids)
         if not condition:
             return 0
@@ -202,7 +203,7 @@ def _find_damaged(
     connection: Connection, project_id: ProjectId, texts: Sequence[tuple[bytes, bytes]]
 ) -> list[int]:
     is_unknown = (table.c.uuid == "") & (table.c.distinct_id == "")
-    is_own = (table.c.project_id == project_id) | table.c.project_id.is_(None)
+    is_own = table.c.project_id == project_id
     rows = connection.execute(select(table.c.id, table.c.events).where(is_unknown & is_own))
     return [row.id for row in rows if any(form in row.events for forms in texts for form in forms)]
 

@@ -31,7 +31,7 @@ from hedgerow.storage.ingestion.ingestion_warnings import SqlWarningStore
 from hedgerow.storage.persons.changes import ConcurrentPersonChangeError
 from hedgerow.storage.tables.ingestion import inbox as inbox_table
 from hedgerow.storage.tables.ingestion import set_aside_events
-from tests.contract.storage.conftest import ACTOR, DEFAULT_PROJECT, NOW, Stores
+from tests.contract.storage.conftest import ACTOR, DEFAULT_PROJECT, NOW, Stores, run_sql
 from tests.contract.storage.ingestion.conftest import OpenInbox
 from tests.contract.storage.ingestion.test_inbox import build_captured_event, decide, get_uuids
 
@@ -281,6 +281,10 @@ async def test_deleted_person_has_no_damaged_dead_letters(
             pass
     assert await letters.delete_copies(ProjectId(999), [], ["ann"]) == 0
     assert await letters.delete_copies(DEFAULT_PROJECT, [], ["nna"]) == 0
+    # A row of processed events has no project: it may have the events of several.
+    run_sql(stores.location, "UPDATE set_aside_events SET project_id = NULL")
+    assert await letters.delete_copies(DEFAULT_PROJECT, [], ["ann"]) == 0
+    run_sql(stores.location, "UPDATE set_aside_events SET project_id = :id", id=DEFAULT_PROJECT)
     assert await letters.delete_copies(DEFAULT_PROJECT, [], ["ann"]) == 1
     ((left,), _) = await letters.list_oldest(9)
     assert b"anna" in (await letters.get_content(left.id) or b"")
