@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ import pytest
 
 from hedgerow.lib.encryption import generate_encryption_key
 from tests.support.clickhouse_http import ClickHouseTestServer
-from tests.support.live import PROJECT_KEY, LiveServer, run_concurrently, wait_for
+from tests.support.live import PROJECT_KEY, LiveServer, LiveWorker, run_concurrently, wait_for
 from tests.support.postgres import PostgresTestServer
 
 THREADS = 3
@@ -152,3 +153,32 @@ def test_queries_count_every_acknowledged_event(clients: Clients, refresh: str) 
                 "/api/projects/1/query/", json={"query": query, "refresh": refresh}
             )
             assert answer.json()["results"] == [[number]]
+
+
+def test_response_says_that_it_may_lack_acknowledged_events(
+    tmp_path: Path, postgres: PostgresTestServer, clickhouse: ClickHouseTestServer
+) -> None:
+    """No worker runs until later, so the reads wait in vain."""
+    settings = {
+        "database_url": postgres.create_migrated_database(),
+        "clickhouse_url": clickhouse.create_database(),
+        "read_after_write_timeout_s": "0.1",
+    }
+    count = {"kind": "HogQLQuery", "query": "select count() from events"}
+
+    def list_stale(client: httpx.Client) -> list[str]:
+        answers = [
+            client.get("/api/projects/1/persons/"),
+            client.get("/api/projects/1/events/"),
+            client.post("/api/projects/1/query/", json={"query": count}),
+            client.get("/api/projects/1/feature_flags/"),
+        ]
+        assert {answer.status_code for answer in answers} == {200}
+        return [answer.headers.get("x-hedgerow-stale", "") for answer in answers]
+
+    with LiveServer(tmp_path / "a", "--no-worker", **settings) as server, server.client() as client:
+        assert list_stale(client) == ["", "", "", ""]
+        _set_plan(client, "ann", "pro")
+        assert list_stale(client) == ["true", "true", "true", ""]
+        with LiveWorker(tmp_path / "b", **settings):
+            wait_for(lambda: list_stale(client) == ["", "", "", ""], at_most_s=120)

@@ -29,6 +29,7 @@ from hedgerow.http.server.response import Header, Reply, build_reply
 from hedgerow.http.server.spans import RequestSpans
 from hedgerow.http.server.trace import Trace
 from hedgerow.lib.eager import ensure_task
+from hedgerow.lib.stale_reads import STALE_HEADER
 from hedgerow.outbound.origin_client import (
     MAX_FORWARDED,
     Headers,
@@ -54,7 +55,7 @@ DROPPED_HEADERS = frozenset(
 KEPT_HEADERS = frozenset(
     (
         *("content-type", "etag", "cache-control", "retry-after", "www-authenticate", "allow"),
-        *("access-control-expose-headers", "location"),
+        *("access-control-expose-headers", "location", STALE_HEADER.decode()),
     )
 )
 # Scripts and configurations that pages load from the origin.

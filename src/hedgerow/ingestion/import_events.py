@@ -17,9 +17,9 @@ from hedgerow.ingestion.parsing.request import AllEventsRejected, parse_batch
 from hedgerow.ingestion.progress import Progress
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.dates import EARLIEST, parse_event_timestamp
-from hedgerow.lib.random_bytes import RandomBytesPool
 from hedgerow.lib.text import truncate
 from hedgerow.lib.threads import run_in_thread
+from hedgerow.lib.tokens import RandomBytesPool
 from hedgerow.projects.model import ProjectId
 
 # An import pauses while so many events wait: events from clients take precedence.

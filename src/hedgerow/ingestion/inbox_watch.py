@@ -144,18 +144,16 @@ class InboxWatch:
             if not await self.wait_until_processed(query, buckets, timeout_s=left_s):
                 return False
 
-    async def wait_until_all_processed(self, *, timeout_s: float) -> None:
-        """Wait until all events accepted by now are processed, or for the timeout."""
-        positions = await self._inbox.fetch_positions()
-        if positions.last_unprocessed:
-            await self._wait_for_inbox(
-                InboxReader(positions.last_unprocessed, is_query=False), timeout_s
-            )
+    async def wait_until_all_processed(self, *, timeout_s: float) -> bool:
+        """Wait until all events accepted by now are processed, or for the timeout. Return whether
+        they are."""
+        last = (await self._inbox.fetch_positions()).last_unprocessed
+        return not last or await self._wait_for_inbox(InboxReader(last, is_query=False), timeout_s)
 
-    async def wait_until_stored(self, last_unprocessed: int, *, timeout_s: float) -> None:
+    async def wait_until_stored(self, last_unprocessed: int, *, timeout_s: float) -> bool:
         """Wait until all rows of the inbox up to this one, and all processed events, are stored, or
-        for the timeout."""
-        await self._wait_for_inbox(InboxReader(last_unprocessed, is_query=True), timeout_s)
+        for the timeout. Return whether they are."""
+        return await self._wait_for_inbox(InboxReader(last_unprocessed, is_query=True), timeout_s)
 
     async def poll(self) -> None:
         """Wait for a reader and for news, then look once which readers are served. A periodic task
@@ -200,12 +198,12 @@ class InboxWatch:
             self._announced_at = now
             await self._inbox.announce_reader()
 
-    async def _wait_for_inbox(self, reader: InboxReader, timeout_s: float) -> None:
+    async def _wait_for_inbox(self, reader: InboxReader, timeout_s: float) -> bool:
         self._inbox_readers.add(reader)
         # Workers must know of it before they look for work.
         self._has_news.set()
         try:
-            await self._wait(reader.done, timeout_s)
+            return await self._wait(reader.done, timeout_s)
         finally:
             self._inbox_readers.discard(reader)
 

@@ -111,15 +111,19 @@ class Progress:
             self._restored = 0
         return is_processed
 
-    async def wait_until_all_processed(self, *, timeout_s: float) -> None:
-        """Wait until all events accepted by now are processed, or for the timeout."""
+    async def wait_until_all_processed(self, *, timeout_s: float) -> bool:
+        """Wait until all events accepted by now are processed, or for the timeout. Return whether
+        they are."""
         target = self.accepted
         await self._wait_as_reader(lambda: self.processed >= target, timeout_s)
+        return self.processed >= target
 
-    async def wait_until_stored(self, *, timeout_s: float) -> None:
-        """Wait until all events accepted by now are stored, or for the timeout."""
+    async def wait_until_stored(self, *, timeout_s: float) -> bool:
+        """Wait until all events accepted by now are stored, or for the timeout. Return whether they
+        are."""
         target = self.accepted
         await self._wait_as_reader(lambda: self.stored >= target, timeout_s)
+        return self.stored >= target
 
     async def wait_for_readers(self, *, idle_s: float) -> bool:
         """Wait until a reader waits, or for `idle_s`. Return whether one waits."""

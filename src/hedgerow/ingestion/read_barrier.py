@@ -16,6 +16,7 @@ from hedgerow.ingestion.changed_names import group_type_name, hash_in_project, l
 from hedgerow.ingestion.inbox_watch import InboxWatch
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.store import InboxPositions, InboxStore, PendingQuery
+from hedgerow.lib.stale_reads import report_stale_read
 from hedgerow.projects.model import ProjectId
 
 # The first event loads the event store engine, which is slow on a busy machine.
@@ -30,7 +31,8 @@ MAX_WAITING_EVALUATIONS = 128
 
 
 class ReadBarrier:
-    """`open_event_store` returns once the event store is open. The timeout for events starts only
+    """Waits, up to a timeout, and reports to the current request if it was too short.
+    `open_event_store` returns once the event store is open. The timeout for events starts only
     then."""
 
     def __init__(
@@ -48,13 +50,15 @@ class ReadBarrier:
 
     async def wait_until_processed(self) -> None:
         """Wait until all accepted events have updated their persons and groups."""
-        await self._progress.wait_until_all_processed(timeout_s=self._timeout_s)
+        if not await self._progress.wait_until_all_processed(timeout_s=self._timeout_s):
+            report_stale_read()
 
     async def wait_until_stored(self) -> None:
         """Wait until all accepted events can be queried."""
         if self._timeout_s and not self._progress.is_all_stored:
             await _try_to_open(self._open_event_store)
-        await self._progress.wait_until_stored(timeout_s=self._timeout_s)
+        if not await self._progress.wait_until_stored(timeout_s=self._timeout_s):
+            report_stale_read()
 
     async def fetch_state(self) -> str | int | None:
         """Return a value that changes with each change of the database, None while not all accepted
@@ -79,8 +83,10 @@ class SharedReadBarrier(ReadBarrier):
         self._timeout_s = timeout_s
 
     async def wait_until_processed(self) -> None:
-        if self._timeout_s:
-            await self._watch.wait_until_all_processed(timeout_s=self._timeout_s)
+        if self._timeout_s and not await self._watch.wait_until_all_processed(
+            timeout_s=self._timeout_s
+        ):
+            report_stale_read()
 
     async def wait_until_stored(self) -> None:
         if not self._timeout_s:
@@ -89,7 +95,10 @@ class SharedReadBarrier(ReadBarrier):
         if positions.is_empty:
             return
         await _try_to_open(self._open_event_store)
-        await self._watch.wait_until_stored(positions.last_unprocessed, timeout_s=self._timeout_s)
+        if not await self._watch.wait_until_stored(
+            positions.last_unprocessed, timeout_s=self._timeout_s
+        ):
+            report_stale_read()
 
     async def fetch_state(self) -> str | int | None:
         return await self._inbox.fetch_state()
@@ -275,14 +284,22 @@ class FreshEvaluationData(EvaluationDataStore):
         await self._data.save_hash_keys(project_id, distinct_ids, hash_key, flags)
 
 
-async def wait_until_all_stored(inbox: InboxStore) -> None:
-    """Wait until all events that are accepted now can be queried. Raises Unavailable after a
-    while."""
-    deadline = time.monotonic() + STORE_TIMEOUT_S
+async def wait_until_all_stored(inbox: InboxStore, timeout_s: float = STORE_TIMEOUT_S) -> None:
+    """Wait until all events that are accepted now can be queried. Raises Unavailable after the
+    timeout."""
+    deadline = time.monotonic() + timeout_s
     now = await inbox.fetch_positions()
     last = now.last_unprocessed
     while now.first_unprocessed <= last:
         now = await _poll(inbox, deadline)
+    await wait_until_processed_are_stored(inbox, deadline - time.monotonic())
+
+
+async def wait_until_processed_are_stored(inbox: InboxStore, timeout_s: float) -> None:
+    """Wait until all events that are processed now can be queried. Raises Unavailable after the
+    timeout."""
+    deadline = time.monotonic() + timeout_s
+    now = await inbox.fetch_positions()
     last = now.last_unstored
     while now.first_unstored <= last:
         now = await _poll(inbox, deadline)
@@ -291,8 +308,8 @@ async def wait_until_all_stored(inbox: InboxStore) -> None:
 async def _poll(inbox: InboxStore, deadline: float) -> InboxPositions:
     if time.monotonic() > deadline:
         raise Unavailable(
-            "Accepted events are not stored yet, so nothing was deleted. Try again shortly, while "
-            "the service and its workers run."
+            "Accepted events are not stored yet. Try again shortly, while the service and its "
+            "workers run."
         )
     await asyncio.sleep(STORE_POLL_INTERVAL_S)
     return await inbox.fetch_positions()

@@ -6,6 +6,7 @@ number of the change that it shows, and the greatest number wins.
 
 import asyncio
 
+from hedgerow.lib.stale_reads import report_stale_read
 from hedgerow.persons.replicas import Replica
 from hedgerow.persons.store import ReplicaTables, ReplicationQueue
 
@@ -33,7 +34,8 @@ class Replicator:
             await self._replicate_all()
 
     async def wait_until_replicated(self, *, timeout_s: float) -> None:
-        """Wait until all changes made by now can be queried, or for the timeout."""
+        """Wait until all changes made by now can be queried. Report a stale read after the
+        timeout."""
         work = asyncio.create_task(self._replicate_all())
         # The task continues after the timeout: the next caller needs its work as well.
         self._running.add(work)
@@ -41,6 +43,8 @@ class Replicator:
         await asyncio.wait({work}, timeout=timeout_s)
         if work.done():
             work.result()
+        else:
+            report_stale_read()
 
     def _discard_task(self, work: asyncio.Task[None]) -> None:
         self._running.discard(work)

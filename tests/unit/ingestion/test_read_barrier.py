@@ -11,6 +11,7 @@ from hedgerow.ingestion.read_barrier import (
     FreshEvaluationData,
     ReadBarrier,
 )
+from hedgerow.lib.stale_reads import watch_reads
 from hedgerow.projects.model import ProjectId
 from tests.unit.flags.stores import FakeEvaluationDataStore
 
@@ -60,6 +61,19 @@ async def test_engine_that_fails_to_load_does_not_block_readers(failure: Excepti
         ReadBarrier(progress, engine.load, timeout_s=0.01).wait_until_stored(), LONG_S
     )
     assert engine.loads == 1
+
+
+async def test_reader_that_waited_in_vain_is_reported_as_stale() -> None:
+    progress, reads = Progress(), watch_reads()
+    barrier = ReadBarrier(progress, Engine(Unavailable("no disk")).load, timeout_s=0.01)
+    for wait in (barrier.wait_until_stored, barrier.wait_until_processed):
+        await wait()
+        assert not reads.are_stale
+    progress.accept(ONE, ["ann"])
+    for wait in (barrier.wait_until_stored, barrier.wait_until_processed):
+        reads.are_stale = False
+        await wait()
+        assert reads.are_stale
 
 
 async def test_evaluation_data_is_loaded_after_the_events_are_processed() -> None:

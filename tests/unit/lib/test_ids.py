@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.lib.ids import UUID7_RANDOM_BYTES, generate_uuid7s, normalize_uuid
-from hedgerow.lib.random_bytes import RandomBytesPool
+from hedgerow.lib.tokens import RandomBytesPool
 from tests.unit.generated import bounded
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)

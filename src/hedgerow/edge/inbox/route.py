@@ -28,7 +28,7 @@ from hedgerow.http.server.trace import Trace
 from hedgerow.ingestion.changed_names import GROUP_TYPE_PREFIX, collect_changed_names, hash_name
 from hedgerow.ingestion.cookieless.resolve import is_cookieless
 from hedgerow.ingestion.model import CaptureBatch, PackedBatch
-from hedgerow.lib.random_bytes import RandomBytesPool
+from hedgerow.lib.tokens import RandomBytesPool
 from hedgerow.outbound.origin_client import OriginResponse, OriginUnreachable
 from hedgerow.projects.model import ProjectId
 

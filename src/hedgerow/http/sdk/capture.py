@@ -45,7 +45,7 @@ from hedgerow.ingestion.parsing import segment_format
 from hedgerow.ingestion.parsing.request import AllEventsRejected
 from hedgerow.ingestion.parsing.v1_format import build_results
 from hedgerow.lib.clock import Clock
-from hedgerow.lib.random_bytes import RandomBytesPool
+from hedgerow.lib.tokens import RandomBytesPool
 from hedgerow.projects.call_limits import CallLimits
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import ProjectId

@@ -35,6 +35,7 @@ from hedgerow.http.server.response import (
 from hedgerow.http.server.senders import Senders
 from hedgerow.http.server.spans import RequestSpans
 from hedgerow.http.server.trace import SCOPE_KEY, Trace
+from hedgerow.lib.stale_reads import STALE_HEADER, Reads, watch_reads
 
 # Counts a public call of a client. Raises RateLimitExceeded.
 AdmitClient = Callable[[Scope], None]
@@ -192,7 +193,7 @@ class Gateway:
 
     async def _serve_app(self, scope: Scope, receive: Receive, send: Send) -> None:
         trace = Trace(scope)
-        sender = _ResponseSender(send, scope["path"], trace.id)
+        sender = _ResponseSender(send, scope["path"], trace.id, watch_reads())
         inner = _inner_scope(scope, trace)
         try:
             if self.readiness.waiting_for is not None:
@@ -225,12 +226,13 @@ class Gateway:
 
 
 class _ResponseSender:
-    """Forwards a response, adds the request id and the caching, and keeps the status."""
+    """Forwards a response, adds the headers that depend on the request, and keeps the status."""
 
-    def __init__(self, send: Send, path: str, id: bytes) -> None:
+    def __init__(self, send: Send, path: str, id: bytes, reads: Reads) -> None:
         self._send = send
         self._path = path
         self._id = id
+        self._reads = reads
         self.status = 0
 
     async def send(self, message: Message) -> None:
@@ -239,6 +241,8 @@ class _ResponseSender:
             headers = [*message.get("headers", ()), (b"x-request-id", self._id)]
             if _needs_no_store(self._path, headers):
                 headers.append(NO_STORE)
+            if self._reads.are_stale:
+                headers.append((STALE_HEADER, b"true"))
             message["headers"] = headers
         await self._send(message)
 
