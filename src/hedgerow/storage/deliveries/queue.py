@@ -40,7 +40,6 @@ from hedgerow.storage.deliveries.logs import add_log_lines, delete_lines_of_even
 from hedgerow.storage.deliveries.new_deliveries import unpack_event
 from hedgerow.storage.deliveries.ordering import OrderedQueue
 from hedgerow.storage.deliveries.quotes import (
-    DELETED_MESSAGE,
     MESSAGE_TABLES,
     QuotedEvents,
     find_paused_entries,
@@ -55,6 +54,9 @@ from hedgerow.storage.tables import deliveries as table
 from hedgerow.storage.tables import delivery_leases, delivery_logs, destination_states
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
+# Replaces the messages about a batch if one of its deliveries was deleted meanwhile, because of its
+# event or by another worker.
+UNKEPT_MESSAGE = "The message was not kept: a delivery of the batch was deleted while it was sent."
 UNREADABLE_EVENT_ERROR = "The event cannot be decoded: its row in the database is damaged."
 
 _ZERO = literal_column("0", Integer)
@@ -304,12 +306,12 @@ def _remove_messages(report: DeliveryReport) -> DeliveryReport:
     """Remove what the receiver said, which may quote a deleted event."""
     state, entry = report.pause_state, report.entry
     if entry is not None and entry.detail:
-        entry = replace(entry, detail={"reason": DELETED_MESSAGE})
+        entry = replace(entry, detail={"reason": UNKEPT_MESSAGE})
     return replace(
         report,
-        retried={id: replace(at, reason=DELETED_MESSAGE) for id, at in report.retried.items()},
-        dead={id: replace(at, reason=DELETED_MESSAGE) for id, at in report.dead.items()},
-        pause_state=replace(state, error=DELETED_MESSAGE) if state.error else state,
+        retried={id: replace(at, reason=UNKEPT_MESSAGE) for id, at in report.retried.items()},
+        dead={id: replace(at, reason=UNKEPT_MESSAGE) for id, at in report.dead.items()},
+        pause_state=replace(state, error=UNKEPT_MESSAGE) if state.error else state,
         logs=[],
         entry=entry,
         notification="",

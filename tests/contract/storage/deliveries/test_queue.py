@@ -37,7 +37,11 @@ from hedgerow.storage.deliveries.backlogs import SqlBacklogStore
 from hedgerow.storage.deliveries.groups import SqlGroupStore
 from hedgerow.storage.deliveries.history import SqlDeliveryHistory
 from hedgerow.storage.deliveries.new_deliveries import add_deliveries
-from hedgerow.storage.deliveries.queue import UNREADABLE_EVENT_ERROR, SqlDeliveryStore
+from hedgerow.storage.deliveries.queue import (
+    UNKEPT_MESSAGE,
+    UNREADABLE_EVENT_ERROR,
+    SqlDeliveryStore,
+)
 from hedgerow.storage.deliveries.quotes import DELETED_MESSAGE, QuotedEvents
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.pipelines.notifications import SqlNotificationStore
@@ -288,8 +292,8 @@ async def test_event_that_is_deleted_while_it_is_sent_leaves_no_message(
         report.retried[one.id] = RetryAt(due_ms=NOW_MS, attempts=1, reason=quote)
     await records.save_report(report, NOW)
     assert (await SqlDeliveryHistory(stores.database).logs(id, None, "", limit=1, offset=0))[1] == 0
-    assert await records.errors() == {id: DELETED_MESSAGE}
-    assert await read_quotes(stores, id) == [DELETED_MESSAGE, DELETED_MESSAGE]
+    assert await records.errors() == {id: UNKEPT_MESSAGE}
+    assert await read_quotes(stores, id) == [UNKEPT_MESSAGE, UNKEPT_MESSAGE]
     assert not await SqlNotificationStore(stores.database).claim(NOW, LATER, 10)
 
 
