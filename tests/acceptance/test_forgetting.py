@@ -119,7 +119,7 @@ def test_deletion_is_refused_while_events_of_the_person_wait(
         for query in ("?delete_events=true", ""):
             refused = client.delete(path + query)
             assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
-            assert "nothing was deleted" in read_error(refused)["detail"]
+            assert "not stored yet" in read_error(refused)["detail"]
         uuids = {"uuids": [str(uuid4())]}
         assert client.post("/api/projects/1/events/delete/", json=uuids).status_code == 503
         assert client.get("/api/projects/1/persons/deletion_status/").json()["results"] == []

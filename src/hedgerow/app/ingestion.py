@@ -1,10 +1,8 @@
 """Ingestion: from an accepted request through the inbox to the event store."""
 
-import asyncio
 import shutil
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -19,7 +17,6 @@ from hedgerow.definitions.learn import DefinitionLearner
 from hedgerow.definitions.relearn import DefinitionUpkeep
 from hedgerow.definitions.schema_registry import WORKER_LIMITS as SCHEMA_WORKER_LIMITS
 from hedgerow.definitions.schema_registry import SchemaRegistry
-from hedgerow.errors import Unavailable
 from hedgerow.events.behavior_backfill import BehaviorBackfill
 from hedgerow.events.deletion import (
     AcceptedEvents,
@@ -40,6 +37,7 @@ from hedgerow.ingestion.read_barrier import (
     ReadBarrier,
     SharedReadBarrier,
     wait_until_all_stored,
+    wait_until_processed_are_stored,
 )
 from hedgerow.ingestion.schema_stage import SchemaStage
 from hedgerow.ingestion.store import Stage
@@ -70,10 +68,8 @@ STREAM_MODULE = "hedgerow.storage.ingestion.stream_inbox"
 # How long a worker waits for more events when it found none.
 EMBEDDED_IDLE_S = 0.5
 SHARED_IDLE_S = 0.05
-# How long the counting of behaviors waits until the processed events are stored, and how often it
-# looks.
-STORE_TIMEOUT_S = 60.0
-STORE_POLL_INTERVAL_S = 0.05
+# How long the counting of behaviors waits until the processed events are stored.
+BACKFILL_TIMEOUT_S = 60.0
 
 _log = structlog.get_logger("hedgerow.ingestion")
 
@@ -117,18 +113,15 @@ def build_deletion(
     behaviors: BehaviorRepairs,
 ) -> EventDeletion:
     copies = SqlDeliveryStore(database), SqlDeadLetterStore(database), SqlWarningStore(database)
-    wait = ingestion.read_barrier.wait_until_stored
-
-    async def wait_for_all() -> None:
-        await wait()  # workers hurry while a reader waits
-        await wait_until_all_stored(ingestion.inbox)
-
     return EventDeletion(
         events,
         copies,
         SqlActivityStore(database),
         SqlDeletionLog(database),
-        AcceptedEvents(wait=wait, wait_for_all=wait_for_all),
+        AcceptedEvents(
+            wait=ingestion.read_barrier.wait_until_stored,
+            wait_for_all=partial(_hurry, ingestion, wait_until_all_stored),
+        ),
         behaviors,
     )
 
@@ -139,28 +132,21 @@ def build_behavior_backfill(
     return BehaviorBackfill(
         SqlBehaviorStore(state.database),
         executor,
-        partial(_wait_until_all_stored, ingestion),
+        partial(
+            _hurry,
+            ingestion,
+            partial(wait_until_processed_are_stored, timeout_s=BACKFILL_TIMEOUT_S),
+        ),
         lambda: events.may_contain_data,
         state.directory.get_project,
         utc_now,
     )
 
 
-async def _wait_until_all_stored(ingestion: Ingestion) -> None:
-    """Wait until the events that are processed now are stored. Raises Unavailable after a while."""
-    progress, accepted = ingestion.progress, ingestion.progress.accepted
-    last = (await ingestion.inbox.fetch_positions()).last_unstored
-    deadline = time.monotonic() + STORE_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if ingestion.is_embedded:
-            if progress.stored >= accepted:
-                return
-            await progress.wait_until_stored(timeout_s=1.0)
-        else:
-            if (await ingestion.inbox.fetch_positions()).first_unstored > last:
-                return
-            await asyncio.sleep(STORE_POLL_INTERVAL_S)
-    raise Unavailable("Events are not stored in time. Try again shortly.")
+async def _hurry(ingestion: Ingestion, wait: Callable[[SqlInboxStore], Awaitable[None]]) -> None:
+    """Wait for events, but first as a reader: workers hurry while one waits."""
+    await ingestion.read_barrier.wait_until_stored()
+    await wait(ingestion.inbox)
 
 
 def build_ingestion(  # noqa: PLR0913 - collaborators

@@ -228,7 +228,13 @@ class EventDeletion:
         """Delete the events without an activity entry, for callers that record the deletion
         themselves. Raises Unavailable if some of certain events may not be stored yet."""
         has_copies = not (selection.event or selection.before)
-        await (self._accepted.wait_for_all if has_copies else self._accepted.wait)()
+        copies = 0
+        if has_copies:
+            # First: a dead letter that is retried meanwhile would be stored after the deletion.
+            copies = await self._delete_copies(project_id, selection)
+            await self._accepted.wait_for_all()
+        else:
+            await self._accepted.wait()
         repair = await self._behaviors.begin_deletion(project_id, selection)
         events = await self._events.delete(
             project_id,
@@ -239,8 +245,9 @@ class EventDeletion:
         )
         if repair is not None:
             await self._behaviors.end_deletion(project_id, repair)
-        # Last: until then, more copies may be made of the stored events.
-        copies = await self._delete_copies(project_id, selection) if has_copies else 0
+        if has_copies:
+            # Again: until now, more copies may have been made of the stored events.
+            copies += await self._delete_copies(project_id, selection)
         return DeletedEvents(events=events, copies=copies)
 
     async def wait_for_accepted(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import Connection, LargeBinary, bindparam, func, insert, select, text
 
 from hedgerow.errors import Unavailable
+from hedgerow.events.deletion import AcceptedEvents, EventDeletion, EventSelection
 from hedgerow.ingestion.model import CapturedEvent, InboxRow
 from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.ingestion.poison_isolation import BatchBisector
@@ -262,6 +263,40 @@ async def test_deleted_person_has_no_dead_letters(
         build_captured_event(1).uuid
     ]
     await letters.delete_copies(DEFAULT_PROJECT, [], ["ann"])
+    assert await letters.list_oldest(9) == ([], 0)
+
+
+class NoEvents:
+    """An event store without events, beside which nothing is counted."""
+
+    async def delete(self, *_: object, **__: object) -> int:
+        return 0
+
+    async def begin_deletion(self, *_: object) -> None:
+        pass
+
+
+async def test_dead_letter_that_is_retried_during_a_deletion_does_not_come_back(
+    inbox: SqlInboxStore, letters: SqlDeadLetterStore
+) -> None:
+    await inbox.add(DEFAULT_PROJECT, [build_captured_event(1, "ann")], [], NOW)
+    settler = BucketWorker(inbox, await find_bucket(inbox), decide_except(1))
+    while await settler.turn():
+        pass
+    requeued = []
+
+    async def wait_and_retry() -> None:
+        requeued.append(await letters.retry(None, NOW))
+
+    async def do_nothing() -> None:
+        pass
+
+    none: Any = NoEvents()
+    waits = AcceptedEvents(wait=do_nothing, wait_for_all=wait_and_retry)
+    deletion = EventDeletion(none, [letters], none, none, waits, none)
+    selection = EventSelection(distinct_ids=["ann"])
+    deleted = await deletion.delete_without_audit(DEFAULT_PROJECT, selection)
+    assert (deleted.copies, requeued) == (1, [0])
     assert await letters.list_oldest(9) == ([], 0)
 
 
