@@ -30,6 +30,8 @@ PRELOADED_MODULES = (
     "hedgerow.outbound.http_client",
     "hedgerow.storage.events.chdb",
     "hedgerow.storage.events.events",
+    # With NumPy, on the first event.
+    "hedgerow.storage.events.uuid_bloom_filter",
 )
 # Other commands start normally, which proves that they import what they need.
 FORKED_COMMANDS = ("serve", "worker", "edge")
