@@ -2,7 +2,7 @@
 import SwaggerUI from "swagger-ui-dist/swagger-ui-es-bundle";
 import "swagger-ui-dist/swagger-ui.css";
 import { credentials } from "../api/session";
-import { type ApiDocument, matches } from "./document";
+import { type ApiDocument, extractPart, matches } from "./document";
 
 export interface Viewer {
   search(text: string): void;
@@ -46,8 +46,17 @@ function addCredentials(call: CallToSend): CallToSend {
   return call;
 }
 
+type Resolve = (document: Record<string, unknown>, path: string[], options: unknown) => Promise<unknown>;
+
+/** Let the viewer resolve references in the part of the document that it shows. It would go through all of it each time, for seconds. */
+function resolveParts(this: { fn: { resolveSubtree: Resolve } }) {
+  const resolve = this.fn.resolveSubtree;
+  this.fn.resolveSubtree = (document, path, options) => resolve(extractPart(document, path), path, options);
+}
+
 // The page has its own search and its own head. A link inside of a button, as the viewer has it, is none for a screen reader.
 const ourParts = () => ({
+  afterLoad: resolveParts,
   fn: { opsFilter: filterOperations },
   components: { FilterContainer: () => null, InfoContainer: () => null, DeepLink: ({ text }: { text: unknown }) => text },
 });
