@@ -28,6 +28,20 @@ gc.set_threshold(100_000, 20, 20)
 
 # Their tests start whole installations.
 WAITING_FOLDERS = frozenset(("acceptance", "fault"))
+# Files that take minutes. They come first: at the end, one process would run while the others idle.
+LONG_FILES = frozenset(
+    (
+        "acceptance/test_distribution.py",
+        "acceptance/test_edge_inbox.py",
+        "acceptance/test_guides.py",
+        "acceptance/test_processes.py",
+        "contract/flags/test_vectors.py",
+        "contract/pipelines/test_vectors.py",
+        "contract/storage/events/test_events.py",
+        "contract/test_openapi.py",
+    )
+)
+TESTS = Path(__file__).parent
 REPORT_LINE = "told"
 MAX_NAMED_BYTES = 40
 GZIP_MAGIC = b"\x1f\x8b"
@@ -149,7 +163,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for is_waiting in (True, False):
         alike = [path for path in files if WAITING_FOLDERS.isdisjoint(path.parts) != is_waiting]
         position |= {path: (number + 0.5) / len(alike) for number, path in enumerate(alike)}
+    position |= {path: 0.0 for path in files if _is_long(path)}
     items[:] = chain.from_iterable(files[path] for path in sorted(files, key=position.__getitem__))
+
+
+def _is_long(path: Path) -> bool:
+    return path.is_relative_to(TESTS) and path.relative_to(TESTS).as_posix() in LONG_FILES
 
 
 def pytest_collection_finish() -> None:
