@@ -5,8 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUNS := $(VENV)/.runs
-# Test processes. Each has its own service and PostgreSQL and waits for them more than half of the time: five occupy two cores.
-WORKERS ?= 5
+# Test processes. Each has its own service and PostgreSQL and waits for them more than half of the time, so use two for each of
+# two cores.
+WORKERS ?= 4
 # Examples per Hypothesis test; `make unit` uses fewer.
 EXAMPLES ?= 20
 # A fixed seed, so that only a change can break a test. `make unit` uses a random one.

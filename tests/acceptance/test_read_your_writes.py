@@ -177,7 +177,8 @@ def test_response_says_that_it_may_lack_acknowledged_events(
         return [answer.headers.get("x-hedgerow-stale", "") for answer in answers]
 
     with LiveServer(tmp_path / "a", "--no-worker", **settings) as server, server.client() as client:
-        assert list_stale(client) == ["", "", "", ""]
+        # The first query opens the store.
+        wait_for(lambda: list_stale(client) == ["", "", "", ""], at_most_s=120)
         _set_plan(client, "ann", "pro")
         assert list_stale(client) == ["true", "true", "true", ""]
         with LiveWorker(tmp_path / "b", **settings):
