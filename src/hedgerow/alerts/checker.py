@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from hedgerow.alerts.check_query import build_check_query, parse_insight
 from hedgerow.alerts.evaluate import evaluate
-from hedgerow.alerts.model import Alert, AlertState, AlertView, CheckVerdict
+from hedgerow.alerts.model import AlertState, AlertView, CheckVerdict
 from hedgerow.alerts.schedule import find_next_check, is_weekend
 from hedgerow.alerts.store import AlertStore, CheckedAlert
 from hedgerow.errors import AppError
@@ -26,7 +26,7 @@ CLAIM_DURATION = timedelta(minutes=2)
 # Errors that say nothing about the alert: it is checked again after its claim.
 _PASSING = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
-_EVENTS = {
+ALERT_EVENTS = {
     AlertState.FIRING: "$insight_alert_firing",
     AlertState.NOT_FIRING: "$insight_alert_resolved",
     AlertState.ERRORED: "$insight_alert_errored",
@@ -50,14 +50,15 @@ class AlertChecker:
 
     async def check_due(self) -> None:
         """Check all alerts that are due, one after the other, and claim no other meanwhile."""
-        while due := await self._claim():
-            await self._check(due)
+        while True:
+            now = self._clock()
+            claimed_until = now + CLAIM_DURATION
+            due = await self._store.claim_due(now, claimed_until)
+            if due is None:
+                return
+            await self._check(due, claimed_until)
 
-    async def _claim(self) -> AlertView | None:
-        now = self._clock()
-        return await self._store.claim_due(now, now + CLAIM_DURATION)
-
-    async def _check(self, view: AlertView) -> None:
+    async def _check(self, view: AlertView, claimed_until: datetime) -> None:
         project = self._find_project(view.alert.project_id)
         if project is None:  # deleted, and so are its alerts soon
             return
@@ -72,6 +73,7 @@ class AlertChecker:
         now = self._clock()
         checked = CheckedAlert(
             alert=alert,
+            claimed_until=claimed_until,
             verdict=verdict,
             next_check_at=find_next_check(alert, now, zone),
             message=_build_message(view, verdict, now),
@@ -123,16 +125,28 @@ def _build_message(view: AlertView, verdict: CheckVerdict, now: datetime) -> Eve
         "calculated_value": verdict.value,
         "breaches": breaches,
         "error": verdict.error,
-        "message": _describe(alert, insight.name, verdict),
+        "message": _describe(alert.name, insight.name, verdict),
     }
-    return build_message(alert.project_id, _EVENTS[state], properties, now)
+    return build_message(alert.project_id, ALERT_EVENTS[state], properties, now)
 
 
-def _describe(alert: Alert, insight: str, verdict: CheckVerdict) -> str:
-    title = f"“{alert.name or 'Untitled alert'}” on “{insight or 'Untitled insight'}”"
+def remove_values(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Remove the values from the properties of a message: that of a breakdown may be a person."""
+    if properties["state"] != AlertState.FIRING.value:
+        return properties
+    title = _format_title(properties["alert_name"], properties["insight_name"])
+    return {**properties, "breaches": "", "message": f"Alert {title} is firing."}
+
+
+def _describe(alert: str, insight: str, verdict: CheckVerdict) -> str:
+    title = _format_title(alert, insight)
     match verdict.state:
         case AlertState.FIRING:
             return f"Alert {title} is firing: {'; '.join(verdict.breaches)}."
         case AlertState.ERRORED:
             return f"Alert {title} could not be checked: {verdict.error}"
     return f"Alert {title} is resolved."
+
+
+def _format_title(alert: str, insight: str) -> str:
+    return f"“{alert or 'Untitled alert'}” on “{insight or 'Untitled insight'}”"

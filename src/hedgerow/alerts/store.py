@@ -45,6 +45,7 @@ class CheckedAlert:
     destinations, if there is something to tell."""
 
     alert: Alert
+    claimed_until: datetime
     verdict: CheckVerdict
     next_check_at: datetime
     message: Event | None
@@ -77,5 +78,6 @@ class AlertStore(Protocol):
     async def save_check(self, checked: CheckedAlert, now: datetime) -> Sequence[RecordId] | None:
         """Store a check, the new state and the deliveries of its message in one transaction.
         Return the destinations that get it: those that are enabled. Return None and store nothing
-        if the alert was changed or checked since it was claimed."""
+        if the alert was changed or checked since it was claimed, or data of a person was deleted:
+        the check may show it."""
         ...

@@ -1,5 +1,6 @@
 """Deletions and what became of them."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, exists, insert, s
 
 from hedgerow.events.purge import Deletion, DeletionLog, DeletionQuery
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.alerts.messages import forget_messages
+from hedgerow.storage.alerts.messages import clean_queued_messages, forget_messages
 from hedgerow.storage.dashboards import results
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.database import Database
@@ -37,12 +38,11 @@ class SqlDeletionLog(DeletionLog):
     async def end(
         self, id: int, now: datetime, *, is_personal: bool, is_complete: bool = True
     ) -> None:
-        def change(connection: Connection) -> None:
-            of = _end(connection, deletions.c.id == id, now, is_complete=is_complete)
-            if is_personal:
-                forget_messages(connection, of)
-
-        await self._database.write(change)
+        if is_personal:
+            await self._forget_messages(deletions.c.id == id)
+        await self._database.write(
+            lambda connection: _end(connection, deletions.c.id == id, now, is_complete=is_complete)
+        )
 
     async def end_interrupted(self, now: datetime) -> None:
         is_interrupted = deletions.c.deleted_at.is_(None) & (
@@ -54,11 +54,26 @@ class SqlDeletionLog(DeletionLog):
         )
 
         def change(connection: Connection) -> None:
-            of = _end(connection, is_interrupted & has_person, now, is_complete=False)
-            of += _end(connection, is_interrupted, now, is_complete=True)
-            forget_messages(connection, of)
+            _end(connection, is_interrupted & has_person, now, is_complete=False)
+            _end(connection, is_interrupted, now, is_complete=True)
 
+        await self._forget_messages(is_interrupted)
         await self._database.write(change)
+
+    async def _forget_messages(self, which: ColumnElement[bool]) -> None:
+        """Delete what messages show of the projects of these deletions, and the results that they
+        would be computed from again."""
+
+        def change(connection: Connection) -> list[ProjectId]:
+            rows = connection.execute(select(deletions.c.project_id).where(which))
+            of = sorted({ProjectId(each) for each in rows.scalars()})
+            if of:
+                forget_messages(connection, of)
+            _forget_results(connection, of)
+            return of
+
+        for id in await self._database.write(change):
+            await clean_queued_messages(self._database, id)
 
     async def list_deletions(self, query: DeletionQuery) -> tuple[list[Deletion], int]:
         wanted = select(deletions).where(
@@ -101,17 +116,18 @@ class SqlDeletionLog(DeletionLog):
 
 def _end(
     connection: Connection, which: ColumnElement[bool], now: datetime, *, is_complete: bool
-) -> list[ProjectId]:
-    """End these deletions and return their projects."""
+) -> None:
     values: dict[str, Any] = {"deleted_at": now}
     if not is_complete:
         values["person_uuid"] = ""
     ended = update(deletions).where(which).values(values).returning(deletions.c.project_id)
-    of = [ProjectId(each) for each in connection.execute(ended).scalars().all()]
+    _forget_results(connection, connection.execute(ended).scalars().all())
+
+
+def _forget_results(connection: Connection, of: Sequence[ProjectId]) -> None:
     if of:
         generations.advance_events(connection, of)
         results.forget_results(connection, of)
-    return of
 
 
 def _decode(row: "Row[tuple[object, ...]]") -> Deletion:

@@ -2,9 +2,9 @@
 destination."""
 
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -34,6 +34,7 @@ CLAIM_DURATION = timedelta(minutes=5)
 TOKEN_BITS = 192
 PICTURE_MAX_AGE = timedelta(days=7)
 PICTURE_PATH = "/exporter/"
+PICTURE_FIELDS = ("image", "content_type")
 DELETED = "The insight or dashboard was deleted."
 EMPTY = "The dashboard has no charts."
 # Errors that pass: the subscription is sent after its claim.
@@ -76,17 +77,18 @@ class SubscriptionSender:
     async def send_due(self) -> None:
         """Send all subscriptions that are due, one after the other, and claim no other
         meanwhile."""
-        while due := await self._claim():
-            await self._send(due)
+        while True:
+            now = self._clock()
+            claimed_until = now + CLAIM_DURATION
+            due = await self._store.claim_due(now, claimed_until)
+            if due is None:
+                return
+            await self._send(due, claimed_until)
 
     async def delete_old_pictures(self) -> None:
         await self._store.delete_pictures(self._clock() - PICTURE_MAX_AGE)
 
-    async def _claim(self) -> Subscription | None:
-        now = self._clock()
-        return await self._store.claim_due(now, now + CLAIM_DURATION)
-
-    async def _send(self, subscription: Subscription) -> None:
+    async def _send(self, subscription: Subscription, claimed_until: datetime) -> None:
         project = self._find_project(subscription.project_id)
         if project is None:  # deleted, and so are its subscriptions soon
             return
@@ -99,6 +101,7 @@ class SubscriptionSender:
         message = self._build_message(subscription, content, charts) if content and charts else None
         sent = SentSubscription(
             subscription=subscription,
+            claimed_until=claimed_until,
             message=message,
             pictures={chart.token: chart.picture for chart in charts if chart.token},
             next_delivery_date=find_next_date(subscription.recurrence, now, zone),
@@ -152,6 +155,17 @@ class SubscriptionSender:
             "image_url": link,
             **({"image": image, "content_type": "image/png"} if with_image else {}),
         }
+
+
+def remove_pictures(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Remove the pictures from the properties of a message, and the links to them: they may show a
+    person."""
+    charts = [
+        {name: value for name, value in chart.items() if name not in PICTURE_FIELDS}
+        | {"image_url": None}
+        for chart in properties["charts"]
+    ]
+    return {**properties, "charts": charts}
 
 
 def _describe(subscription: Subscription, content: SubscribedContent) -> str:

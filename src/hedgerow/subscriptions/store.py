@@ -47,6 +47,7 @@ class SentSubscription:
     pictures that it links to by token, and the next date. Without a message there is an error."""
 
     subscription: Subscription
+    claimed_until: datetime
     message: Event | None
     pictures: Mapping[str, bytes]
     next_delivery_date: datetime | None
@@ -82,7 +83,8 @@ class SubscriptionStore(Protocol):
 
     async def save_sent(self, sent: SentSubscription, now: datetime) -> bool:
         """Store the delivery of a message and the next date in one transaction. Return False and
-        store nothing if the subscription was changed or sent since it was claimed."""
+        store nothing if the subscription was changed or sent since it was claimed, or data of a
+        person was deleted: the message may show it."""
         ...
 
     async def picture(self, token: str) -> bytes | None: ...

@@ -1,12 +1,13 @@
 """Alerts are checked once per occasion, and their messages are queued with the check."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import func, select
 
 from hedgerow.alerts.alerts import AlertFields, Alerts
@@ -16,6 +17,8 @@ from hedgerow.dashboards.model import InsightId
 from hedgerow.dashboards.store import InsightWrite
 from hedgerow.errors import Invalid, NotFound, Unavailable
 from hedgerow.lib import jsonio
+from hedgerow.pipelines.deliveries.messages import build_message
+from hedgerow.pipelines.deliveries.model import NewDelivery
 from hedgerow.pipelines.model import RecordId
 from hedgerow.projects.model import Project
 from hedgerow.queries.model import QueryResponse
@@ -23,6 +26,7 @@ from hedgerow.queries.queries import Refresh
 from hedgerow.storage.alerts.alerts import SqlAlertStore
 from hedgerow.storage.dashboards.insights import SqlInsightStore
 from hedgerow.storage.deletions import SqlDeletionLog
+from hedgerow.storage.deliveries.new_deliveries import add_deliveries
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.tables import alert_checks
 from tests.contract.storage.conftest import ACTOR, NOW, Stores
@@ -44,6 +48,7 @@ class World:
         self.now = datetime(2026, 6, 10, 12, tzinfo=UTC)
         self.visits = 20.0
         self.failure: Exception | None = None
+        self.on_query: Callable[[], Awaitable[None]] | None = None
         self.queries = 0
         self.checker = self.new_checker()
 
@@ -58,6 +63,9 @@ class World:
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
+        if self.on_query is not None:
+            on_query, self.on_query = self.on_query, None
+            await on_query()
         results = [{"label": "visit", "data": [50, self.visits, 3]}]
         return QueryResponse(
             results=msgspec.Raw(jsonio.encode(results)),
@@ -87,6 +95,11 @@ class World:
     async def messages(self) -> list[dict[str, Any]]:
         due = await self.deliveries.due(self.destination, 100, 2**60)
         return [{"event": each.event.event, **jsonio.decode(each.event.properties)} for each in due]
+
+    async def delete_events(self, *, is_personal: bool = True) -> None:
+        log = SqlDeletionLog(self.stores.database)
+        id = await log.begin(self.project.id, "", NOW)
+        await log.end(id, NOW, is_personal=is_personal)
 
     async def names(self) -> list[str]:
         return [message["event"] for message in await self.messages()]
@@ -139,12 +152,37 @@ async def test_checks_do_not_name_who_was_deleted(
     world.visits = 9
     id = (await world.create()).alert.id
     await world.checker.check_due()
-    deletions = SqlDeletionLog(world.stores.database)
-    await deletions.end(
-        await deletions.begin(world.project.id, "", NOW), NOW, is_personal=is_personal
-    )
+    await world.delete_events(is_personal=is_personal)
     [check] = (await world.alerts.find(world.project.id, id, 10)).checks
     assert (check.state.value, check.value, len(check.breaches)) == ("Firing", 9, left)
+    [message] = await world.messages()
+    assert ("The value of visit" in message["message"]) == bool(left)
+    assert message["message"].startswith("Alert “Too few” on “Visits” is firing")
+    assert bool(message["breaches"]) == bool(left)
+
+
+async def test_a_check_during_a_deletion_is_made_again(world: World) -> None:
+    """Its values are from before."""
+    id = (await world.create()).alert.id
+    world.visits = 9
+    world.on_query = world.delete_events
+    await world.checker.check_due()
+    assert world.queries == 2
+    assert len((await world.alerts.find(world.project.id, id, 10)).checks) == 1
+
+
+async def test_captured_event_with_the_name_of_a_message_is_left_alone(world: World) -> None:
+    new = replace(
+        build_message(world.project.id, "$insight_alert_firing", {"state": "Firing"}, NOW),
+        person_id="0190f3a6-5c1a-7000-8000-000000000001",
+    )
+    await world.stores.database.write(
+        lambda connection: add_deliveries(
+            connection, [NewDelivery(record_id=world.destination, event=new)], NOW
+        )
+    )
+    await world.delete_events()
+    assert await world.messages() == [{"event": "$insight_alert_firing", "state": "Firing"}]
 
 
 async def test_a_check_that_was_missed_is_made_up_for_once(world: World) -> None:

@@ -1,7 +1,7 @@
 """Subscriptions are sent once per date, and their messages are queued with the next date."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,7 +16,7 @@ from hedgerow.dashboards.store import InsightWrite
 from hedgerow.errors import Invalid, NotFound, Unavailable
 from hedgerow.lib import jsonio
 from hedgerow.pipelines.model import ComponentId, RecordId
-from hedgerow.projects.model import Project
+from hedgerow.projects.model import Project, ProjectId
 from hedgerow.projects.recurrence import Frequency
 from hedgerow.storage.alerts.subscriptions import SqlSubscriptionStore
 from hedgerow.storage.dashboards.insights import SqlInsightStore
@@ -41,6 +41,7 @@ class DrawnNames(ChartPictures):
     def __init__(self) -> None:
         self.queries: list[Mapping[str, Any]] = []
         self.failure: Exception | None = None
+        self.on_draw: Callable[[], Awaitable[None]] | None = None
 
     async def draw(
         self, project: Project, title: str, query: Mapping[str, Any], form: str = "png"
@@ -49,6 +50,9 @@ class DrawnNames(ChartPictures):
         await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
+        if self.on_draw is not None:
+            on_draw, self.on_draw = self.on_draw, None
+            await on_draw()
         return title.encode()
 
     async def draw_message(self, project: Project, picture: Any) -> bytes:
@@ -100,6 +104,13 @@ class World:
     async def messages(self) -> list[dict[str, Any]]:
         due = await SqlDeliveryStore(self.stores.database).due(self.webhook, 100, 2**60)
         return [jsonio.decode(each.event.properties) for each in due]
+
+    async def delete_events(
+        self, project_id: ProjectId | None = None, *, is_personal: bool = True
+    ) -> None:
+        log = SqlDeletionLog(self.stores.database)
+        id = await log.begin(project_id or self.project.id, "", NOW)
+        await log.end(id, NOW, is_personal=is_personal)
 
     async def count_pictures(self) -> int:
         count = select(func.count()).select_from(chart_pictures)
@@ -186,16 +197,27 @@ async def test_pictures_do_not_show_who_was_deleted(world: World) -> None:
     await world.create()
     world.now = datetime(2026, 4, 5, 12, tzinfo=UTC)
     await world.sender.send_due()
-    deletions = SqlDeletionLog(world.stores.database)
     counts = []
     for project, is_personal in (
         (world.project.id, False),
         (DEFAULT_PROJECT, True),
         (world.project.id, True),
     ):
-        await deletions.end(await deletions.begin(project, "", NOW), NOW, is_personal=is_personal)
-        counts.append(await world.count_pictures())
-    assert counts == [1, 1, 0]
+        await world.delete_events(project, is_personal=is_personal)
+        [message] = await world.messages()
+        [chart] = message["charts"]
+        counts.append((await world.count_pictures(), "image" in chart, bool(chart["image_url"])))
+    assert counts == [(1, True, True), (1, True, True), (0, False, False)]
+
+
+async def test_a_picture_that_is_drawn_during_a_deletion_is_drawn_again(world: World) -> None:
+    """It may show who was deleted."""
+    await world.create()
+    world.now = datetime(2026, 4, 5, 12, tzinfo=UTC)
+    world.pictures.on_draw = world.delete_events
+    await world.sender.send_due()
+    assert len(world.pictures.queries) == 2
+    assert len(await world.messages()) == await world.count_pictures() == 1
 
 
 async def test_several_processes_send_one_message(world: World) -> None:

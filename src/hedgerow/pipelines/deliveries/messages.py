@@ -11,6 +11,11 @@ from hedgerow.plugin.payload import NO_PERSON_ID
 from hedgerow.projects.model import ProjectId
 
 
+def name_sender(project_id: ProjectId) -> str:
+    """Return the distinct id of messages, as PostHog names the sender of its internal events."""
+    return f"team_{project_id}"
+
+
 def build_message(
     project_id: ProjectId, name: str, properties: Mapping[str, Any], now: datetime
 ) -> Event:
@@ -19,8 +24,7 @@ def build_message(
         project_id=project_id,
         uuid=str(uuid4()),
         event=name,
-        # As PostHog names the sender of its internal events.
-        distinct_id=f"team_{project_id}",
+        distinct_id=name_sender(project_id),
         properties=jsonio.encode(properties).decode(),
         elements_chain="",
         timestamp=now,

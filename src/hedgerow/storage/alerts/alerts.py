@@ -130,7 +130,8 @@ class SqlAlertStore(AlertStore):
                 "snoozed_until": None,
                 "claimed_until": None,
             }
-            changed = update(table).where(_is_unchanged(alert)).values(values)
+            is_held = _is_unchanged(alert) & (table.c.claimed_until == checked.claimed_until)
+            changed = update(table).where(is_held).values(values)
             if not connection.execute(changed).rowcount:
                 return None
             notified = queue_message(connection, checked.message, alert.destinations, now)

@@ -116,6 +116,7 @@ class SqlSubscriptionStore(SubscriptionStore):
         def change(connection: Connection) -> bool:
             unchanged = (
                 (table.c.id == before.id)
+                & (table.c.claimed_until == sent.claimed_until)
                 & (table.c.next_delivery_date == before.next_delivery_date)
                 & table.c.enabled.is_(True)
                 & table.c.deleted.is_(False)

@@ -49,6 +49,7 @@ from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database, PreparedQuery
 from hedgerow.storage.engine.leases import Leases
 from hedgerow.storage.pipelines import notifications
+from hedgerow.storage.pipelines.jobs import release_replays
 from hedgerow.storage.projects import activity
 from hedgerow.storage.tables import deliveries as table
 from hedgerow.storage.tables import delivery_leases, delivery_logs, destination_states
@@ -236,6 +237,7 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
         sql = f"SELECT id, uuid FROM deliveries WHERE project_id = ? AND {condition}"  # noqa: S608 - our own names
 
         def change(connection: Connection) -> int:
+            release_replays(connection, project_id)
             found = bulk.select(connection, sql, project_id, *values)
             _delete_deliveries(connection, [id for id, _ in found])
             # Also what was logged of events that have been delivered since.

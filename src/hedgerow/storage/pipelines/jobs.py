@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
+from hedgerow.pipelines.jobs.jobs import REPLAY
 from hedgerow.pipelines.model import Job, JobId, JobStatus, RecordId
 from hedgerow.pipelines.store import JobStore, JobTransition
 from hedgerow.projects.activity import ActivityEntry
@@ -93,6 +94,18 @@ def insert_job(connection: Connection, project_id: ProjectId, job: Job) -> None:
             "updated_at": job.updated_at,
         },
     )
+
+
+def release_replays(connection: Connection, project_id: ProjectId) -> None:
+    """Take running replays of a project from their workers. Each repeats its last step: what it
+    read may have been deleted since. A step that is being saved is saved before this returns."""
+    is_running = (
+        (table.c.project_id == project_id)
+        & (table.c.type == REPLAY)
+        & (table.c.status == JobStatus.RUNNING.value)
+    )
+    values = {"status": JobStatus.WAITING.value, "holder": None, "expires_at": None}
+    connection.execute(update(table).where(is_running).values(values))
 
 
 def _find(connection: Connection, record_id: RecordId, id: JobId) -> Job | None:

@@ -16,7 +16,14 @@ from hedgerow.storage.deliveries.retention import BATCH_SIZE
 from hedgerow.storage.pipelines.replay import SqlReplayQueue
 from hedgerow.storage.pipelines.running_jobs import MAX_FINISHED_JOBS, SqlRunningJobStore
 from hedgerow.storage.tables import deliveries, pipeline_jobs
-from tests.contract.storage.conftest import LATER, NOW, Stores, edit_record, run_sql
+from tests.contract.storage.conftest import (
+    DEFAULT_PROJECT,
+    LATER,
+    NOW,
+    Stores,
+    edit_record,
+    run_sql,
+)
 from tests.contract.storage.deliveries.test_queue import PERIODS, event, report
 from tests.contract.storage.pipelines.test_jobs import ENTRY, add_jobs, build_job
 
@@ -160,6 +167,20 @@ async def test_replayed_deliveries_are_no_longer_dead(stores: Stores) -> None:
     await running.save(job.id, step(2, record=job.record_id), 1.0, LATER)
     rows = run_sql(stores.location, "SELECT uuid, status FROM deliveries ORDER BY status")
     assert [tuple(row) for row in rows] == [(event(1).uuid, "dead"), (event(2).uuid, "waiting")]
+
+
+async def test_a_replay_reads_again_what_it_read_before_a_deletion(stores: Stores) -> None:
+    job = await waiting_job(stores)
+    running = SqlRunningJobStore(stores.database)
+    await running.acquire(REPLAY, LATER)
+    assert await running.save(job.id, step(1, record=job.record_id), 1.0, LATER)
+    await SqlDeliveryStore(stores.database).delete_copies(DEFAULT_PROJECT, [], ["someone"])
+    assert not await running.save(job.id, step(2, record=job.record_id), 1.0, LATER)
+    assert await running.list_held(REPLAY) == set()
+    taken = await running.acquire(REPLAY, LATER)
+    assert taken is not None
+    assert (taken.id, taken.cursor, taken.done) == (job.id, {"at": 1}, 1)
+    assert await queued(stores) == 1
 
 
 async def test_only_the_newest_finished_jobs_are_kept(stores: Stores) -> None:
