@@ -40,6 +40,16 @@ class ScanSource:
         values = [text for key in keys for text in (f"{jsonio.encode(key).decode()}:", key)]
         return f"'{{' || rtrim({' || '.join(parts) or repr('')}, ',') || '}}'", values
 
+    def may_contain(self, column: str) -> str:
+        """Return a condition with one value, a text of lower-case ASCII. It is true for all texts
+        that contain the value, ignoring case, and for those with other characters: databases and
+        Python do not agree on the case of these. So few rows are read."""
+        if self.postgres_arguments is None:
+            is_ascii = f"length({column}) = length(CAST({column} AS blob))"
+            return f"(instr(lower({column}), ?) OR NOT {is_ascii})"
+        is_ascii = f"length({column}) = octet_length({column})"
+        return f'(strpos(lower({column} COLLATE "C"), ?::text) > 0 OR NOT {is_ascii})'
+
     @contextmanager
     def open(self) -> Iterator[Select]:
         """Open one consistent snapshot of the database."""

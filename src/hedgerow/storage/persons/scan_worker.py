@@ -17,6 +17,7 @@ from hedgerow.filters.values import as_text
 from hedgerow.flags.evaluation.condition_matcher import Condition, ConditionMatcher
 from hedgerow.flags.evaluation.evaluation_context import PersonBehaviors
 from hedgerow.flags.store import ScanResult
+from hedgerow.lib.text import explain_unstorable
 from hedgerow.persons.behaviors.times import join_behaviors
 from hedgerow.persons.model import PersonId
 from hedgerow.persons.store import PersonQuery
@@ -181,11 +182,15 @@ class _PersonScan:
     def _find_owners(self) -> frozenset[int]:
         """Find the persons with a distinct id that contains the text."""
         sql = "SELECT person_id, distinct_id FROM person_distinct_ids WHERE project_id = ?"
+        values: list[Any] = [self._query.project_id]
         if self._part is not None:
             sql += f" AND {self._part.select('person_id')}"
+        if self._search.isascii() and not explain_unstorable(self._search):
+            sql += f" AND {self._source.may_contain('distinct_id')}"
+            values.append(self._search)
         return frozenset(
             person_id
-            for person_id, distinct_id in self._select(sql, self._query.project_id)
+            for person_id, distinct_id in self._select(sql, *values)
             if self._search in distinct_id.lower()
         )
 

@@ -215,6 +215,9 @@ async def test_scan_counts_groups(stores: Stores) -> None:
         ({"search": "_"}, ["a_b"]),
         ({"search": "\\"}, ["c\\d"]),
         ({"search": "ÜBER"}, ["über"]),
+        # Its first letter is the Kelvin sign, whose lower case is an ordinary k.
+        ({"search": "K8"}, ["\u212a8"]),
+        ({"search": "a\0"}, []),
         ({"search": "ann", "distinct_id": "hans"}, []),
         ({"search": "example"}, ["hans"]),
         ({"search": "null"}, []),
@@ -225,7 +228,7 @@ async def test_scan_counts_groups(stores: Stores) -> None:
 async def test_scan_finds_texts(stores: Stores, filters: dict[str, str], found: list[str]) -> None:
     await create_person(stores, "ann", "second-id", "second-name", email=None)
     await create_person(stores, "hans", email="Hans@example.com", name=["other"])
-    for id in ("100%", "a_b", "c\\d", "über"):
+    for id in ("100%", "a_b", "c\\d", "über", "\u212a8"):
         await create_person(stores, id)
     query = PersonQuery(project_id=DEFAULT_PROJECT, **filters)  # type: ignore[arg-type]
     scanned = scan_persons(build_scan_source(stores.location, 30), query, build_condition())
