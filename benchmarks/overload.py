@@ -3,15 +3,18 @@
     python -m benchmarks.overload [part ...] [--rounds 5] [--seconds 2] [--factor 3] [--flags 50]
         [--database-url postgresql://…]
 
-Parts are decide, capture, mixed, reconnect and eager; all of them by default. Each one measures the
-capacity: 64 connections, each of which sends its next request when the last one is answered. Then
-requests start at `--factor` times that rate, whether or not earlier ones are answered, on as many
-connections as that takes. Both alternate, because the speed of a machine changes. `reconnect` opens
-a connection for each request, at both loads. `eager` has a thousand connections instead, which
-ignore refusals and send the next request at once. The first second, in which the connections are
-opened, does not count. A request on a new connection begins before it is connected. The flags are
-those of benchmarks/flag_world.py; with `--flags 1` an answer is the cheapest, and a refusal beside
-it the dearest.
+Parts are flags, decide, capture, mixed, reconnect and eager; all of them by default. `flags` sends
+what PostHog's Python SDK sends to evaluate flags, `decide` the shortest request that there is: the
+cheaper an answer, the more the refusals beside it matter.
+
+Each part measures the capacity: 64 connections, each of which sends its next request when the last
+one is answered. Then requests start at `--factor` times that rate, whether or not earlier ones are
+answered, on as many connections as that takes. Both alternate, because the speed of a machine
+changes. `reconnect` opens a connection for each request, at both loads. `eager` has a thousand
+connections instead, which ignore refusals and send the next request at once. The first second, in
+which the connections are opened, does not count. A request on a new connection begins before it is
+connected. The flags are those of benchmarks/flag_world.py; with `--flags 1` an answer is the
+cheapest, and a refusal beside it the dearest.
 
 The table shows the medians of all rounds: the served requests a second at both loads; the ratio of
 each round to the capacity before and after it, which should be at least 0.8, and the same ratio per
@@ -51,7 +54,7 @@ from benchmarks.load import cores
 HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
 PERSONAL_KEY = "phx_benchmark-key-of-overload"
 PROJECT_KEY = "phc_benchmark-key-of-overload"
-PARTS = ("decide", "capture", "mixed", "reconnect", "eager")
+PARTS = ("flags", "decide", "capture", "mixed", "reconnect", "eager")
 CAPACITY_CONNECTIONS = 64
 EAGER_CONNECTIONS = 1000
 # The rate of those: as fast as they are answered.
@@ -63,13 +66,32 @@ RAMP_UP_S = 1.0
 TICK_S = 0.005
 PROBE_INTERVAL_S = 0.1
 PERSONS = 1000
+PATHS = {"flags": "/flags/?v=2", "decide": "/decide/?v=3", "capture": "/e/"}
+# As posthog-python 7 sends them.
+SDK_HEADERS = (
+    "User-Agent: posthog-python/7.79.0\r\nAccept-Encoding: gzip, deflate, zstd\r\nAccept: */*\r\n"
+    "Connection: keep-alive\r\n"
+)
+SDK_FIELDS = {
+    "groups": {"company": "acme"},
+    "person_properties": {"email": "a@example.com", "plan": "pro", "age": 30},
+    "group_properties": {"company": {"$group_key": "acme", "name": "Acme", "size": 50}},
+    "geoip_disable": True,
+    "device_id": None,
+    "sent_at": "2026-11-14T23:55:38.831987+00:00",
+}
 
 
 def build_requests(part: str, port: int) -> list[bytes]:
     """Return the requests that the load sends in turns."""
-    one_kind = {"decide": ["decide"], "eager": ["decide"], "capture": ["capture"]}
+    one_kind = {
+        "flags": ["flags"],
+        "decide": ["decide"],
+        "eager": ["decide"],
+        "capture": ["capture"],
+    }
     kinds = one_kind.get(part, ["decide", "capture"])
-    closes = "Connection: close\r\n" if part == "reconnect" else ""
+    more = {"reconnect": "Connection: close\r\n", "flags": SDK_HEADERS}.get(part, "")
     requests = []
     for number in range(PERSONS):
         for kind in kinds:
@@ -77,10 +99,11 @@ def build_requests(part: str, port: int) -> list[bytes]:
             body: dict[str, Any] = {"api_key": PROJECT_KEY, "distinct_id": f"{kind} {number}"}
             if kind == "capture":
                 body |= {"event": "viewed", "properties": {"number": number, "$lib": "web"}}
+            elif kind == "flags":
+                body |= SDK_FIELDS
             encoded = json.dumps(body).encode()
-            path = "/e/" if kind == "capture" else "/decide/?v=3"
             head = (
-                f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{closes}"
+                f"POST {PATHS[kind]} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}"
                 f"Content-Type: application/json\r\nContent-Length: {len(encoded)}\r\n\r\n"
             )
             requests.append(head.encode() + encoded)

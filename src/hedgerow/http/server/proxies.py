@@ -174,6 +174,20 @@ def _group(address: Address) -> str:
     return str(address)
 
 
+def choose_host(url: bytes, headers: list[tuple[bytes, bytes]], version: str) -> bool:
+    """Whether there is exactly one Host header, with a host and perhaps a port. HTTP/1.0 needs
+    none. The host of an absolute URL takes precedence and replaces it (RFC 9112, 3.2.2)."""
+    hosts = [value.strip(b" \t") for name, value in headers if name == b"host"]
+    if len(hosts) != 1 and (hosts or version != "1.0"):
+        return False
+    host = None if url.startswith(b"/") else parse_authority(url)
+    if host is not None:
+        headers[:] = [each for each in headers if each[0] != b"host"]
+        headers.append((b"host", host))
+        return is_valid_host(host)
+    return all(map(is_valid_host, hosts))
+
+
 @lru_cache(maxsize=1024)
 def is_valid_host(host: bytes) -> bool:
     return _VALID_HOST.fullmatch(host.decode("latin-1")) is not None

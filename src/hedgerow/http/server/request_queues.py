@@ -166,6 +166,9 @@ class RequestQueues:
         self.api = RequestQueue("api")
         # Bytes that are not parsed yet.
         self.unparsed = RequestQueue("unparsed")
+        # Connections whose requests were refused since the last slice, and what they are sent.
+        self._refused: list[asyncio.Transport] = []
+        self._refusal = b""
         self._taking_turns = (self.capture, self.flags, self.api)
         self.is_refusing = False
         # Whether so many requests wait that it matters whose turn it is.
@@ -200,6 +203,14 @@ class RequestQueues:
         self._schedule()
         return queue.reserve(sender)
 
+    def refuse(self, queue: RequestQueue, transport: asyncio.Transport, refusal: bytes) -> None:
+        """Send a refusal before the next slice. Sending those of an iteration one after the other
+        takes less time: sending evicts from the CPU cache what reading needs."""
+        queue.refused += 1
+        self._refused.append(transport)
+        self._refusal = refusal
+        self._schedule()
+
     def begin(self, queue: RequestQueue, sender: Sender) -> None:
         """Count a handler that waits for something else than its client."""
         queue.begin(sender)
@@ -230,6 +241,7 @@ class RequestQueues:
     def _run_slice(self) -> None:
         self._is_scheduled = False
         self._parsing_ends = None
+        self.send_refusals()
         for queue in self._taking_turns:
             queue.end_reservations()
         if self.unparsed.waiting:
@@ -252,6 +264,13 @@ class RequestQueues:
             self._schedule()
         if self._has_waiting or self.is_crowded or capture.waiting or flags.waiting or api.waiting:
             self._update()
+
+    def send_refusals(self) -> None:
+        if self._refused:
+            refused, self._refused = self._refused, []
+            for transport in refused:
+                if not transport.is_closing():
+                    transport.write(self._refusal)
 
     def _parse(self) -> None:
         deadline = perf_counter() + READING_S

@@ -26,7 +26,7 @@ from hedgerow.http.server.connections import (
 )
 from hedgerow.http.server.errors import build_error_reply
 from hedgerow.http.server.health import ALIVE, LIVENESS_PATH
-from hedgerow.http.server.proxies import is_valid_host, parse_authority
+from hedgerow.http.server.proxies import choose_host
 from hedgerow.http.server.refusals import (
     CLOSING,
     OVERLOADED,
@@ -89,6 +89,7 @@ class BoundedProtocol(HttpToolsProtocol):
         "_token_at",
         "_unparsed_bytes",
         "_waiting",
+        "_was_refused",
         "address",
         "received",
     )
@@ -133,6 +134,8 @@ class BoundedProtocol(HttpToolsProtocol):
         # What it sent last while requests were refused.
         self._last_head: SimpleHead | None = None
         self._last_queue = self._queue
+        # Whether nothing but refusals has happened on this connection since it was examined.
+        self._was_refused = False
         self._token, self._token_at = b"", 0
         # Bytes that are parsed later: after the response, or in another iteration.
         self._held, self._held_at = b"", 0
@@ -179,6 +182,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.queues.is_refusing and self._refuse(data):
             return
+        self._was_refused = False
         if self._rejection is not None:
             return
         if self._held or self._waiting or self._is_answering():
@@ -193,8 +197,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def _refuse(self, data: bytes) -> bool:
         """Refuse a request whose sender has too many. Return False if the bytes are not exactly one
         simple request, or if it is to be served. At overload most requests end here."""
-        cycle = self._active_cycle
-        if (cycle is not None and not cycle.response_complete) or not self._is_simple():
+        is_simple = self._was_refused or (self._is_idle() and self._is_simple())
+        if not is_simple or self.draining.is_set():
             return False
         head, queue = self._last_head, self._last_queue
         # Most connections repeat themselves.
@@ -207,12 +211,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._find_sender(data)
         if not queue.refuses(self._sender):
             return False
-        queue.refused += 1
         self._since = self.loop.time()
         self._deadline = self._since + self.timeout_keep_alive
-        self.transport.write(render_refusals(self.server_state.default_headers)[head.closes])
+        refusal = render_refusals(self.server_state.default_headers)[head.closes]
         if head.closes:
+            queue.refused += 1
+            self.transport.write(refusal)
             self.transport.close()
+        else:
+            self._was_refused = True
+            self.queues.refuse(queue, self.transport, refusal)
         return True
 
     def _find_sender(self, data: bytes) -> None:
@@ -325,7 +333,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._reject(HeadersTooLarge())
             # Leave the parser: the body of a rejected request is not read.
             raise ConnectionAbortedError
-        if not self._has_valid_host():
+        if not choose_host(self.url, self.headers, self.parser.get_http_version()):
             self._reject(Malformed(INVALID_HOST))
             raise ConnectionAbortedError
         self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]
@@ -361,6 +369,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._was_refused = False
         self._since = self.loop.time()
         self._set_deadline(self.header_timeout_s)
 
@@ -369,6 +378,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._deadline = self.loop.time() + self.timeout_keep_alive if self._is_idle() else math.inf
 
     def shutdown(self) -> None:
+        self.queues.send_refusals()
         if self._waiting:
             self._parse_waiting()
         super().shutdown()
@@ -525,25 +535,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._write_rejection(error)
 
     def _write_rejection(self, error: AppError) -> None:
+        self.queues.send_refusals()  # perhaps of an earlier request
         answer = build_error_reply(error)
         self.transport.write(
             answer.head + render_headers(self.server_state.default_headers) + CLOSING + answer.body
         )
         self.transport.close()
-
-    def _has_valid_host(self) -> bool:
-        """Whether there is exactly one Host header, with a host and perhaps a port. HTTP/1.0 needs
-        none. The host of an absolute URL takes precedence (RFC 9112, 3.2.2)."""
-        hosts = [value.strip(b" \t") for name, value in self.headers if name == b"host"]
-        if len(hosts) != 1 and (hosts or self.parser.get_http_version() != "1.0"):
-            return False
-        if not self.url.startswith(b"/"):
-            host = parse_authority(self.url)
-            if host is not None:
-                self.headers[:] = [each for each in self.headers if each[0] != b"host"]
-                self.headers.append((b"host", host))
-                return is_valid_host(host)
-        return all(map(is_valid_host, hosts))
 
     def _header_bytes(self) -> int:
         lines = sum(len(name) + len(value) + 4 for name, value in self.headers)

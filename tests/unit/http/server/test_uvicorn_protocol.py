@@ -158,13 +158,44 @@ async def test_in_a_crowd_a_request_waits_unparsed_or_is_refused() -> None:
     queues.is_crowded = queues.is_refusing = queues.flags.is_refusing = True
     queues.flags.limit = 0
     protocol.data_received(REQUEST)
-    assert transport.written.startswith(b"HTTP/1.1 503 ")
-    assert b"retry-after: 1\r\n" in transport.written.lower()
     assert queues.flags.refused == 1
     # The same head again is refused without a look at it; that of another queue is not.
     protocol.data_received(REQUEST)
     protocol.data_received(REQUEST.replace(b"/fast", b"/slow"))
     assert (queues.flags.refused, queues.api.waiting) == (2, 1)
+    await asyncio.sleep(0)
+    assert transport.written.startswith(b"HTTP/1.1 503 ")
+    assert transport.written.lower().count(b"retry-after: 1\r\n") == 2
+    protocol.connection_lost(None)
+
+
+@pytest.mark.parametrize("end", ["shutdown", "malformed", "next slice", "draining"])
+async def test_a_refusal_is_sent_before_anything_else(end: str) -> None:
+    gateway = _build_gateway()
+    protocol, transport = _connect(gateway)
+    gateway.queues.is_refusing = gateway.queues.flags.is_refusing = True
+    gateway.queues.flags.limit = 0
+    protocol.data_received(REQUEST)
+    statuses = [b"503"]
+    match end:
+        case "shutdown":
+            protocol.shutdown()
+        case "malformed":
+            protocol.data_received(b"\0")
+            statuses += [b"400"]
+        case "next slice":
+            gateway.queues.flags.is_refusing = False
+            protocol.data_received(REQUEST)
+            statuses += [b"200"]
+        case "draining":
+            gateway.readiness.draining.set()
+            protocol.data_received(REQUEST)
+            statuses += [b"503"]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert re.findall(rb"HTTP/1.1 (\d+)", transport.written) == statuses
+    has_closed = transport.written.count(b"connection: close\r\n")
+    assert has_closed == (end in ("malformed", "draining"))
     protocol.connection_lost(None)
 
 
