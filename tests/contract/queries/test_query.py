@@ -128,6 +128,15 @@ def test_values_and_filters_replace_placeholders(client: httpx.Client) -> None:
     assert hogql(client, text, values={"these": ["1", "2", "x"]})["results"] == [[2]]
 
 
+def test_a_property_is_a_text_unless_the_context_needs_a_number(client: httpx.Client) -> None:
+    found = hogql(
+        client,
+        "select max(properties.n), max(toFloat(properties.n)), max(properties.n + 0),"
+        " countIf(properties.n >= 10) from events where distinct_id like 'person-%'",
+    )
+    assert found["results"] == [["9", 29.0, 29.0, 20]]
+
+
 def test_an_empty_result_has_columns_and_types(client: httpx.Client) -> None:
     found = hogql(client, "select event, timestamp as at from events where event = 'nothing'")
     assert found["results"] == []

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from hedgerow.errors import Unavailable
+from hedgerow.filters.values import MISSING
 from hedgerow.flags.evaluation.budget import CHEAP_COST_US, EvaluationPacer
 from hedgerow.flags.evaluation.compile import CompiledFlag
 from hedgerow.flags.evaluation.evaluation_context import EvaluationContext
@@ -24,6 +25,21 @@ from hedgerow.projects.model import Project
 
 def _any_runtime() -> Runtime | None:
     return None
+
+
+# The specification of /decide names these.
+_UNKNOWN_LOCATION = dict.fromkeys(
+    (
+        "$geoip_city_name",
+        "$geoip_country_name",
+        "$geoip_country_code",
+        "$geoip_continent_name",
+        "$geoip_continent_code",
+        "$geoip_postal_code",
+        "$geoip_time_zone",
+    ),
+    MISSING,
+)
 
 
 def no_geoip() -> Mapping[str, str]:
@@ -207,9 +223,10 @@ def build_context(
     snapshot: FlagSnapshot, request: EvaluationRequest, now: datetime
 ) -> EvaluationContext:
     properties = request.person_properties
-    if snapshot.uses_geoip:
-        # Precedence: properties of the request, then GeoIP, then stored properties.
-        properties = {**request.geoip(), **properties}
+    if snapshot.uses_geoip and (location := request.geoip()):
+        # Precedence: properties of the request, then GeoIP, then stored properties. What is not
+        # known of a location is missing: the stored city can be in another country.
+        properties = {**_UNKNOWN_LOCATION, **location, **properties}
     if not request.groups:
         return EvaluationContext(
             distinct_id=request.distinct_id,

@@ -184,8 +184,9 @@ class Records:
                 component_id=target_id,
                 component_version=target.version,
                 config=config,
-                # A record that lacks a required setting stays disabled until it is complete.
-                enabled=before.enabled and settings.is_complete(target, config),
+                # A record that now lacks a required setting is disabled until it is complete.
+                enabled=before.enabled
+                and (config is before.config or settings.is_complete(target, config)),
             )
             return RecordEdit(
                 record=after, entry=self._audit.build_change(before, after, actor, "migrated")

@@ -11,8 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, or_, select, update
 
 from hedgerow.errors import NotFound
-from hedgerow.pipelines.config import int32_overflow
-from hedgerow.pipelines.model import INT32_MAX, INT32_MIN, Record, RecordDraft, RecordId
+from hedgerow.pipelines.model import INT32_MAX, Record, RecordDraft, RecordId
 from hedgerow.pipelines.records.ordering import free_last_position, free_position
 from hedgerow.pipelines.store import (
     BuildEntry,
@@ -354,8 +353,6 @@ def _reorder(
         return
     rows = connection.execute(select(table).where(table.c.id.in_(places)))
     for before in [decode_record(row) for row in rows]:
-        if not INT32_MIN <= places[before.id] <= INT32_MAX:
-            raise int32_overflow("order")
         moved = replace(before, order=places[before.id], updated_at=now)
         _update(connection, moved)
         activity.record(connection, build_entry(before, moved), now)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 from sqlalchemy import update
 
-from hedgerow.errors import Invalid, NotFound
+from hedgerow.errors import NotFound
 from hedgerow.pipelines.model import ComponentId, RecordId
 from hedgerow.pipelines.store import RecordEdit
 from hedgerow.plugin.component import Family
@@ -330,11 +330,10 @@ async def test_repeated_idempotency_key_returns_the_current_record(stores: Store
     assert (again.id, again.name, again.deleted) == (record.id, "Renamed", True)
 
 
-async def test_order_cannot_exceed_the_maximum(stores: Stores) -> None:
-    last = await stores.new_record(order=HIGHEST)
-    with pytest.raises(Invalid, match=str(HIGHEST)):
-        await stores.new_record(order=HIGHEST)
-    assert await list_orders(stores) == {last.id: HIGHEST}
+async def test_record_at_the_maximum_order_moves_down_for_another(stores: Stores) -> None:
+    first = await stores.new_record(order=HIGHEST)
+    second = await stores.new_record(order=HIGHEST)
+    assert await list_orders(stores) == {first.id: HIGHEST - 1, second.id: HIGHEST}
 
 
 async def test_records_move_down_at_the_maximum_order(stores: Stores) -> None:

@@ -84,6 +84,23 @@ async def test_request_properties_override_stored_ones_by_key() -> None:
     assert await fixture.values(person_properties={"plan": None}) == {"flag-1": False}
 
 
+async def test_location_of_a_request_replaces_the_stored_one_as_a_whole() -> None:
+    """The address is known to be in the US, but not in which city."""
+    paris = build_filters({"properties": [prop("$geoip_city_name", "Paris")]})
+    placed = build_filters({"properties": [prop("$geoip_city_name", "", operator="is_set")]})
+    us = build_filters({"properties": [prop("$geoip_country_code", "US")]})
+    fixture = DeciderFixture(make_flag(paris, id=1), make_flag(placed, id=2), make_flag(us, id=3))
+    fixture.data.put("ann", **{"$geoip_city_name": "Paris", "$geoip_country_code": "FR"})
+    assert list((await fixture.values()).values()) == [True, True, False]
+    values = await fixture.values(geoip=lambda: {"$geoip_country_code": "US"})
+    assert list(values.values()) == [False, False, True]
+    values = await fixture.values(
+        geoip=lambda: {"$geoip_country_code": "US"}, person_properties={"$geoip_city_name": "Paris"}
+    )
+    assert list(values.values()) == [True, True, True]
+    assert list((await fixture.values(geoip=lambda: {})).values()) == [True, True, False]
+
+
 async def test_distinct_id_is_truncated_before_the_lookup() -> None:
     fixture = DeciderFixture(make_flag(PRO))
     fixture.data.put("x" * DISTINCT_ID_MAX_CHARS, plan="pro")

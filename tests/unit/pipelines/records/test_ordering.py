@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.pipelines.model import RecordId
+from hedgerow.pipelines.model import INT32_MAX, INT32_MIN, RecordId
 from hedgerow.pipelines.records.ordering import free_position, renumber
 from tests.unit.generated import bounded
 
@@ -12,15 +12,48 @@ DISTINCT = st.lists(st.integers(-20, 20), unique=True, max_size=12).map(
 )
 
 
+def _move(orders: dict[RecordId, int], shift: int) -> dict[RecordId, int]:
+    return {id: order + shift for id, order in orders.items()}
+
+
 @bounded
-@given(current=PLACES, requested=PLACES)
-def test_rearrange_keeps_every_record_and_leaves_no_gap(
-    current: dict[RecordId, int], requested: dict[RecordId, int]
+@given(current=PLACES, requested=PLACES, shift=st.sampled_from([0, INT32_MAX - 20, INT32_MIN + 20]))
+def test_rearrange_keeps_every_record_and_gives_each_its_own_order(
+    current: dict[RecordId, int], requested: dict[RecordId, int], shift: int
 ) -> None:
-    orders = renumber(current, requested)
+    orders = renumber(_move(current, shift), _move(requested, shift))
     assert orders.keys() == current.keys()
-    numbers = sorted(orders.values())
-    assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
+    assert len(set(orders.values())) == len(orders)
+    assert all(INT32_MIN <= order <= INT32_MAX for order in orders.values())
+
+
+@bounded
+@given(current=DISTINCT, data=st.data())
+def test_different_requested_orders_are_applied_exactly(
+    current: dict[RecordId, int], data: st.DataObject
+) -> None:
+    ids = data.draw(st.lists(st.sampled_from(sorted(current)), unique=True)) if current else []
+    places = data.draw(
+        st.lists(st.integers(-25, 25), unique=True, min_size=len(ids), max_size=len(ids))
+    )
+    requested = dict(zip(ids, places, strict=True))
+    assert renumber(current, requested).items() >= requested.items()
+
+
+@bounded
+@given(current=DISTINCT, data=st.data())
+def test_no_record_moves_if_the_requested_order_is_free(
+    current: dict[RecordId, int], data: st.DataObject
+) -> None:
+    id = RecordId(len(current) + 1)
+    place = data.draw(st.integers(-25, 25).filter(lambda order: order not in current.values()))
+    assert renumber(current | {id: 100}, {id: place}) == current | {id: place}
+
+
+def test_record_goes_between_others_with_gaps() -> None:
+    a, b, c = (RecordId(n) for n in range(1, 4))
+    assert renumber({a: 10, b: 20, c: 30}, {c: 15}) == {a: 10, b: 20, c: 15}
+    assert renumber({a: 10, b: 20, c: 30}, {c: 20}) == {a: 10, b: 30, c: 20}
 
 
 @bounded
@@ -73,3 +106,10 @@ def test_free_position_moves_no_record(current: dict[RecordId, int], order: int)
 def test_only_the_unbroken_run_moves() -> None:
     a, b, c, d = (RecordId(n) for n in range(1, 5))
     assert free_position({a: 1, b: 2, c: 3, d: 5}, 2) == {b: 3, c: 4}
+
+
+def test_run_at_the_largest_order_moves_down() -> None:
+    a, b, c = (RecordId(n) for n in range(1, 4))
+    current = {a: INT32_MAX - 1, b: INT32_MAX, c: 3}
+    assert free_position(current, INT32_MAX) == {a: INT32_MAX - 2, b: INT32_MAX - 1}
+    assert free_position(current, INT32_MAX - 1) == {a: INT32_MAX - 2}
