@@ -5,12 +5,14 @@
 The real client library talks to the real engine; only what lies between the two is ours.
 """
 
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
@@ -52,6 +54,15 @@ class ClickHouseTestServer:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    @contextmanager
+    def freeze(self) -> Iterator[None]:
+        """Keep connections open without an answer."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def create_database(self) -> str:
         """Create an empty database and return its URL."""

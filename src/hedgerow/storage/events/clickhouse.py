@@ -47,7 +47,7 @@ DAMAGED = (
 )
 _DISK_FULL = "The disk of the event store is full: nothing can be stored until space is freed."
 _OVERLOADED = "The event store is overloaded. Try again shortly."
-_NO_ANSWER = "The event store does not answer."
+NO_ANSWER = "The event store does not answer."
 _NO_COORDINATION = "The event store's coordination service does not answer."
 _REJECTED_USER = "The event store rejects the user name or password: check HEDGEROW_CLICKHOUSE_URL."
 # ClickHouse error codes that are temporary, or that an operator must resolve.
@@ -68,8 +68,8 @@ _UNAVAILABLE_REASONS = {
     201: "The event store's quota for this user is used up: raise it, or wait.",
     202: _OVERLOADED,
     203: _OVERLOADED,
-    209: _NO_ANSWER,
-    210: _NO_ANSWER,
+    209: NO_ANSWER,
+    210: NO_ANSWER,
     225: _NO_COORDINATION,
     226: DAMAGED,
     227: DAMAGED,
@@ -82,12 +82,12 @@ _UNAVAILABLE_REASONS = {
     246: DAMAGED,
     252: _OVERLOADED,
     271: DAMAGED,
-    279: _NO_ANSWER,
+    279: NO_ANSWER,
     285: "Too few replicas of the event store are available.",
     286: "Too few replicas of the event store are available.",
     319: "Too few replicas of the event store have answered.",
     341: "Not all replicas of the event store have finished yet. Try again later.",
-    342: _NO_ANSWER,
+    342: NO_ANSWER,
     432: DAMAGED,
     497: "The user of HEDGEROW_CLICKHOUSE_URL lacks a right in the event store: grant it.",
     516: _REJECTED_USER,
@@ -130,6 +130,10 @@ class ClientSockets:
         self.is_last = False
         self._is_aborted = False
         self._current: socket.socket | None = None
+
+    @property
+    def is_embedded(self) -> bool:
+        return self._engine is not None
 
     def refuse_reconnects(self) -> None:
         """Let no further connection replace this one, so that its call is not repeated."""
@@ -360,7 +364,7 @@ def translate_error(error: Error | OSError) -> Exception:
     if code == TOO_MANY_ROWS:
         return _build_limit_error("The query returns too many rows. Lower its LIMIT.")
     if isinstance(error, OperationalError | OSError) or _is_transport_error(error):
-        return Unavailable(_NO_ANSWER)
+        return Unavailable(NO_ANSWER)
     return error
 
 

@@ -20,7 +20,12 @@ from hedgerow.lib.threads import consume_exception, run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.lib.workers.pool import PoolFull
 from hedgerow.lib.workers.process import WorkerDied
-from hedgerow.storage.events.clickhouse import TOO_MANY_ROWS, PooledClient, translate_error
+from hedgerow.storage.events.clickhouse import (
+    NO_ANSWER,
+    TOO_MANY_ROWS,
+    PooledClient,
+    translate_error,
+)
 from hedgerow.storage.events.native_results import (
     NativeQuery,
     NativeResult,
@@ -156,6 +161,8 @@ class ClickHouseEventReader(EventReader):
             if not run.task.done():
                 await self._end(run)
             self._running.discard(run)
+        if run.is_server_silent:
+            raise Unavailable(NO_ANSWER)
         raise Invalid(_TIMEOUT, code="query_limit_exceeded")
 
     async def _end(self, run: "_QueryRun") -> None:
@@ -167,7 +174,7 @@ class ClickHouseEventReader(EventReader):
         if run.task.done() or run.leased is None:
             return
         _log.warning("a query does not end and is aborted", seconds=round(run.age_s, 1))
-        if run.limits.on_abort is not None:
+        if run.limits.on_abort is not None and not run.is_server_silent:
             run.limits.on_abort()
         for other in self._running:
             # Repeating a long query could end in the same way.
@@ -193,6 +200,8 @@ class _QueryRun:
         self._started_at = 0.0
         self.limits = limits
         self.leased: PooledClient | None = None
+        # Whether a server answers nothing. An embedded engine that does so is busy with the query.
+        self.is_server_silent = False
         self.task = asyncio.create_task(store.run_abortable(self._work))
 
     @property
@@ -215,6 +224,7 @@ class _QueryRun:
             self.leased.sockets.refuse_reconnects()
         ending = "KILL QUERY WHERE Settings['log_comment'] = {tag:String} ASYNC"
         deadline = time.monotonic() + KILL_TIMEOUT_S
+        is_answered = self.task.done()
         while not self.task.done() and time.monotonic() < deadline:
             killing = asyncio.create_task(
                 self._store.run(lambda client: client.query(ending, parameters={"tag": self._tag}))
@@ -222,6 +232,9 @@ class _QueryRun:
             killing.add_done_callback(consume_exception)
             await asyncio.wait({killing}, timeout=KILL_TIMEOUT_S)
             await asyncio.wait({self.task}, timeout=KILL_INTERVAL_S)
+            is_answered = is_answered or killing.done() or self.task.done()
+        is_server = self.leased is not None and not self.leased.sockets.is_embedded
+        self.is_server_silent = is_server and not is_answered
         self.task.add_done_callback(consume_exception)
 
     async def abort(self) -> None:
