@@ -1,8 +1,10 @@
 """Ingestion: from an accepted request through the inbox to the event store."""
 
+import asyncio
 import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -34,6 +36,7 @@ from hedgerow.ingestion.poison_isolation import OnDeadLetter
 from hedgerow.ingestion.process import Processor
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.read_barrier import (
+    STORE_POLL_INTERVAL_S,
     ReadBarrier,
     SharedReadBarrier,
     wait_until_all_stored,
@@ -43,6 +46,7 @@ from hedgerow.ingestion.schema_stage import SchemaStage
 from hedgerow.ingestion.store import Stage
 from hedgerow.ingestion.transform_stage import TransformStage
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.threads import consume_exception
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.outbound.geoip import GeoIp
 from hedgerow.pipelines.deliveries.routing import RoutingStage
@@ -144,9 +148,20 @@ def build_behavior_backfill(
 
 
 async def _hurry(ingestion: Ingestion, wait: Callable[[SqlInboxStore], Awaitable[None]]) -> None:
-    """Wait for events, but first as a reader: workers hurry while one waits."""
-    await ingestion.read_barrier.wait_until_stored()
-    await wait(ingestion.inbox)
+    """Wait for events as a reader: workers hurry while one waits."""
+
+    async def read() -> None:
+        while True:
+            await ingestion.read_barrier.wait_until_stored()
+            await asyncio.sleep(STORE_POLL_INTERVAL_S)
+
+    # In a context without the request: its response is never stale.
+    reader = asyncio.create_task(read(), context=Context())
+    reader.add_done_callback(consume_exception)
+    try:
+        await wait(ingestion.inbox)
+    finally:
+        reader.cancel()
 
 
 def build_ingestion(  # noqa: PLR0913 - collaborators
