@@ -192,30 +192,30 @@ async def test_append_that_failed_halfway_can_be_repeated(
     assert await list_stored(events) == sort_by_uuid(*some)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Ünïcödé 🦔 日本",
-        "a\0b",
-        "\\N \\t 'quoted' \"twice\"\r\n",
-        "{{x:String}} %s $1 `",
-        "\x7f\x01￾",
-    ],
+ODD_TEXTS = (
+    "Ünïcödé 🦔 日本",
+    "a\0b",
+    "\\N \\t 'quoted' \"twice\"\r\n",
+    "{{x:String}} %s $1 `",
+    "\x7f\x01￾",
 )
-async def test_any_text_is_stored_unchanged(events: ClickHouseEventStore, text: str) -> None:
-    properties = msgspec.json.encode({text: text}).decode()
-    one = event(event=text, distinct_id=text, elements_chain=text, properties=properties)
-    await events.append([one])
-    assert await list_stored(events) == [one]
-    found = await events.query(
-        "SELECT event FROM events WHERE distinct_id = {id:String}",
-        {"id": text},
-        max_rows=10,
-        timeout_s=30,
-    )
-    assert found == [{"event": text}]
-    assert await events.delete(PROJECT, distinct_ids=[text], event=text) == 1
-    assert await list_stored(events) == []
+
+
+async def test_any_text_is_stored_unchanged(events: ClickHouseEventStore) -> None:
+    for text in ODD_TEXTS:
+        properties = msgspec.json.encode({text: text}).decode()
+        one = event(event=text, distinct_id=text, elements_chain=text, properties=properties)
+        await events.append([one])
+        assert await list_stored(events) == [one]
+        found = await events.query(
+            "SELECT event FROM events WHERE distinct_id = {id:String}",
+            {"id": text},
+            max_rows=10,
+            timeout_s=30,
+        )
+        assert found == [{"event": text}]
+        assert await events.delete(PROJECT, distinct_ids=[text], event=text) == 1
+        assert await list_stored(events) == []
 
 
 async def test_large_properties_are_stored(events: ClickHouseEventStore) -> None:
@@ -233,20 +233,20 @@ async def test_several_blocks_are_stored(events: ClickHouseEventStore) -> None:
     assert await list_stored(events) == sort_by_uuid(*vast)
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        datetime(1970, 1, 1, tzinfo=UTC),
-        datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
-        datetime(1900, 1, 1, tzinfo=UTC),
-        datetime(2000, 2, 29, 0, 0, 0, 1, tzinfo=UTC),
-        datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
-    ],
+ODD_MOMENTS = (
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    datetime(1900, 1, 1, tzinfo=UTC),
+    datetime(2000, 2, 29, 0, 0, 0, 1, tzinfo=UTC),
+    datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
 )
-async def test_any_timestamp_is_stored(events: ClickHouseEventStore, moment: datetime) -> None:
-    one = event(timestamp=moment, created_at=moment, person_created_at=moment)
-    await events.append([one])
-    assert await list_stored(events) == [one]
+
+
+async def test_any_timestamp_is_stored(events: ClickHouseEventStore) -> None:
+    some = [event(timestamp=at, created_at=at, person_created_at=at) for at in ODD_MOMENTS]
+    for one in some:
+        assert await events.append([one]) == 1
+    assert await list_stored(events) == sort_by_uuid(*some)
 
 
 async def test_timestamps_of_many_months_fit_into_one_append(events: ClickHouseEventStore) -> None:
@@ -269,34 +269,39 @@ async def test_columns_are_materialized_from_properties(events: ClickHouseEventS
     assert row == {"$session_id": "s", "$window_id": "", "$group_0": "", "$group_1": "acme"}
 
 
-@pytest.mark.parametrize(
-    ("chosen", "left"),
-    [
-        (lambda one: {"uuids": [one.uuid]}, {"b", "c", "d"}),
-        (lambda one: {"distinct_ids": ["p", "q"]}, {"c", "d"}),
-        (lambda one: {"event": "c"}, {"a", "b", "d"}),
-        (lambda one: {"before": NOW}, {"a", "b", "c"}),
-        (lambda one: {"distinct_ids": ["p", "q", "r"], "event": "b"}, {"a", "c", "d"}),
-        (lambda one: {"uuids": [one.uuid], "before": NOW}, {"a", "b", "c", "d"}),
-        (lambda one: {"before": NOW + timedelta(days=1)}, set()),
-    ],
+# What to delete in terms of the first event, and the events that are left of "a" to "d".
+DELETIONS: tuple[tuple[Callable[[Event], dict[str, Any]], set[str]], ...] = (
+    (lambda one: {"uuids": [one.uuid]}, {"b", "c", "d"}),
+    (lambda one: {"distinct_ids": ["p", "q"]}, {"c", "d"}),
+    (lambda one: {"event": "c"}, {"a", "b", "d"}),
+    (lambda one: {"before": NOW}, {"a", "b", "c"}),
+    (lambda one: {"distinct_ids": ["p", "q", "r"], "event": "b"}, {"a", "c", "d"}),
+    (lambda one: {"uuids": [one.uuid], "before": NOW}, {"a", "b", "c", "d"}),
+    (lambda one: {"before": NOW + timedelta(days=1)}, set()),
 )
-async def test_deleted_events_are_gone(
-    events: ClickHouseEventStore, chosen: Callable[[Event], dict[str, Any]], left: set[str]
-) -> None:
-    first = event(event="a", distinct_id="p")
+
+
+async def test_deleted_events_are_gone(events: ClickHouseEventStore) -> None:
+    """Of one project, and no others."""
     mine = [
-        first,
+        event(event="a", distinct_id="p"),
         event(event="b", distinct_id="q"),
         event(event="c", distinct_id="r"),
         event(event="d", distinct_id="r", timestamp=NOW - timedelta(microseconds=1)),
     ]
-    theirs = [msgspec.structs.replace(one, project_id=OTHER) for one in mine]
-    await events.append([*mine, *theirs])
-    assert await events.delete(PROJECT, **chosen(first)) == 4 - len(left)
-    kept = await list_stored(events)
-    assert {one.event for one in kept if one.project_id == PROJECT} == left
-    assert sum(one.project_id == OTHER for one in kept) == 4
+    projects = [ProjectId(1 + number) for number in range(len(DELETIONS) + 1)]
+    expected = {project: {"a", "b", "c", "d"} for project in projects}
+    await events.append(
+        [msgspec.structs.replace(one, project_id=project) for project in projects for one in mine]
+    )
+    for project, (choose, left) in zip(projects, DELETIONS, strict=False):
+        assert await events.delete(project, **choose(mine[0])) == 4 - len(left)
+        expected[project] = left
+        kept = await list_stored(events)
+        assert {
+            project: {one.event for one in kept if one.project_id == project}
+            for project in projects
+        } == expected
 
 
 async def test_deletion_by_long_lists(events: ClickHouseEventStore) -> None:
