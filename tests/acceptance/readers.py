@@ -8,7 +8,7 @@ import httpx
 
 from tests.support.forks.server import FORK_SERVER
 from tests.support.guides import Reader
-from tests.support.live import build_environment, find_free_port
+from tests.support.live import build_environment, copy_migrated_database, find_free_port
 from tests.support.postgres import PostgresTestServer
 
 SETTINGS = {"HEDGEROW_READ_AFTER_WRITE_TIMEOUT_S": "30"}
@@ -43,6 +43,9 @@ def new_reader(
 def _running(folder: Path, *, is_forked: bool) -> Iterator[Reader]:
     forks_from = FORK_SERVER.listen(build_environment()) if is_forked else ""
     reader = Reader(folder=folder, port=find_free_port(), settings=SETTINGS, forks_from=forks_from)
+    if is_forked:
+        # The other pages show that the first start migrates.
+        copy_migrated_database(folder / "hedgerow-data")
     try:
         reader.start_service()
         yield reader
