@@ -16,6 +16,7 @@ from tests.support.live import (
     PROJECT_KEY,
     LiveServer,
     build_environment,
+    run_hedgerow,
     run_in_process,
     wait_for,
 )
@@ -59,7 +60,8 @@ def test_a_result_as_json_and_as_csv(server: LiveServer) -> None:
     done = run_in_process("query", query, "--format", "json", **_found(server))
     answer = json.loads(done.stdout)
     assert answer == {"columns": ["n", "text", "NULL"], "results": [["7", "=1+1\n", None]]}
-    done = run_in_process("query", query, "-f", "csv", **_found(server))
+    # It writes bytes.
+    done = run_hedgerow("query", query, "-f", "csv", **_found(server))
     assert list(csv.reader(done.stdout.splitlines(keepends=True))) == [
         ["n", "text", "NULL"],
         ["7", "'=1+1\n", ""],
