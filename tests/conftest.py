@@ -34,11 +34,12 @@ LONG_FILES = frozenset(
         "acceptance/test_distribution.py",
         "acceptance/test_edge_inbox.py",
         "acceptance/test_guides.py",
+        "acceptance/test_guides_second_half.py",
         "acceptance/test_processes.py",
         "contract/flags/test_vectors.py",
         "contract/pipelines/test_vectors.py",
         "contract/storage/events/test_events.py",
-        "contract/test_openapi.py",
+        "contract/test_openapi_fuzz.py",
     )
 )
 TESTS = Path(__file__).parent

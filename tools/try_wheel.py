@@ -99,13 +99,14 @@ def install(wheel: str, folder: Path) -> Path:
     return folder / "bin"
 
 
-def install_into(folder: Path, wheel: str) -> None:
-    """Install a wheel into an environment, with the pinned versions of what it needs."""
+def install_into(folder: Path, wheel: str, *options: str) -> None:
+    """Install a wheel into an environment, with the pinned versions of what it needs, and with
+    options of pip."""
     constraints = folder / "constraints.txt"
     pins = _PIN.finditer((REPOSITORY / "constraints.txt").read_text())
     constraints.write_text("\n".join(pin[0] for pin in pins))
     command: list[str | Path] = [folder / "bin" / "python", "-m", "pip", "install", "-qq"]
-    subprocess.run([*command, "--constraint", constraints, wheel], check=True)  # noqa: S603 - pip
+    subprocess.run([*command, "--constraint", constraints, *options, wheel], check=True)  # noqa: S603 - pip
 
 
 def measure_disk_mb(folder: Path) -> float:

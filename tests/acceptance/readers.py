@@ -7,11 +7,33 @@ from pathlib import Path
 import httpx
 
 from tests.support.forks.server import FORK_SERVER
-from tests.support.guides import Reader
-from tests.support.live import build_environment, find_free_port
+from tests.support.guides import NODE_PACKAGES, ROOT, Reader, blocks_of, guide_pages
+from tests.support.live import build_environment, copy_migrated_database, find_free_port
 from tests.support.postgres import PostgresTestServer
 
+PAGES = guide_pages()
+# Their commands are processes of their own, as are those of a page that installs modules.
+FIRST_PAGES = ("README.md", "docs/start.md")
+NODE_PAGES = [page for page in PAGES if any(block.needs_node for block in blocks_of(page))]
+HAS_NODE = NODE_PACKAGES.exists()
 SETTINGS = {"HEDGEROW_READ_AFTER_WRITE_TIMEOUT_S": "30"}
+
+
+def list_fresh_pages(half: int) -> list[str]:
+    """List every second page, without those that run with their Node examples, if they can."""
+    return [page for page in PAGES[half::2] if not (HAS_NODE and page in NODE_PAGES)]
+
+
+def follow_page(page: str, folder: Path, postgres: PostgresTestServer) -> None:
+    """Run all blocks of a page but those that need Node, in a fresh installation."""
+    text = (ROOT / page).read_text()
+    with new_reader(
+        folder,
+        postgres,
+        has_source="POSTHOG_HOST" in text,
+        is_forked=page not in FIRST_PAGES and "pip install ./" not in text,
+    ) as reader:
+        reader.follow(page)
 
 
 @contextmanager
@@ -43,6 +65,9 @@ def new_reader(
 def _running(folder: Path, *, is_forked: bool) -> Iterator[Reader]:
     forks_from = FORK_SERVER.listen(build_environment()) if is_forked else ""
     reader = Reader(folder=folder, port=find_free_port(), settings=SETTINGS, forks_from=forks_from)
+    if is_forked:
+        # The other pages show that the first start migrates.
+        copy_migrated_database(folder / "hedgerow-data")
     try:
         reader.start_service()
         yield reader

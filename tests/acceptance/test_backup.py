@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.live import PROJECT_KEY, LiveServer, run_hedgerow, run_in_process, wait_for
+from tests.support.live import PROJECT_KEY, LiveServer, run_in_process, wait_for
 from tests.support.postgres import PostgresTestServer
 
 
@@ -57,10 +57,10 @@ def test_a_backup_becomes_an_installation_with_the_same_people_events_and_secret
         wait_for(lambda: bool(_events(client) == 3), at_most_s=120)
         _send(client, "cid")
         if is_running:
-            done = run_hedgerow("backup", str(folder), data=data, **old)
+            done = run_in_process("backup", str(folder), data=data, **old)
             _send(client, "late")
     if not is_running:
-        done = run_hedgerow("backup", str(folder), data=data, **old)
+        done = run_in_process("backup", str(folder), data=data, **old)
     assert (done.returncode, "The backup is in" in done.stdout) == (0, True), done.stderr
     assert ("The service is running" in done.stderr) is is_running
     assert ("HEDGEROW_DATABASE_URL=" in done.stdout) is bool(old)
@@ -70,7 +70,7 @@ def test_a_backup_becomes_an_installation_with_the_same_people_events_and_secret
         assert stat.S_IMODE((folder / name).stat().st_mode) & 0o077 == 0
     assert (folder / "encryption.key").read_bytes() == (data / "encryption.key").read_bytes()
 
-    restored = run_hedgerow("restore", str(folder), data=fresh, **new)
+    restored = run_in_process("restore", str(folder), data=fresh, **new)
     assert restored.returncode == 0, restored.stderr
     assert run_in_process("doctor", data=fresh, **new).returncode == 0
     with LiveServer(fresh, **new) as server, server.client() as client:

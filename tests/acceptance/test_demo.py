@@ -95,7 +95,7 @@ def test_second_demo_through_the_running_service(
         # The service notices within a second that the key of the demo is revoked.
         wait_for(lambda: len(client.get("/api/personal_api_keys/").json()) == 1, at_most_s=120)
         assert fetch(client, "persons/?limit=1")["count"] == int(pictures.PERSONS)
-    removed = installation.run("projects", "delete", str(made["project_id"]), "--yes")
+    removed = installation.run_in_process("projects", "delete", str(made["project_id"]), "--yes")
     assert removed.returncode == 0, removed.stderr
 
 

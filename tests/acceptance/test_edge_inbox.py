@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.edge import LiveEdge, Origin, query
 from tests.support.faulty_proxy import Fault, FaultyProxy
-from tests.support.live import PROJECT_KEY, Installation, run_hedgerow, wait_for
+from tests.support.live import PROJECT_KEY, Installation, run_hedgerow, run_in_process, wait_for
 
 TIMEOUT_S = 120
 
@@ -297,23 +297,23 @@ def test_what_the_origin_refuses_for_good(origin: Origin, tmp_path: Path) -> Non
         wait_for(lambda: read_inbox(edge)["requests"] == 0, TIMEOUT_S)
         assert read_inbox(edge)["dead_letters"] == 1
         assert edge.errors.count("refuses a stored request") == 1
-        found = json.loads(run_hedgerow("edge-inbox", "list", "--json", data=data).stdout)
+        found = json.loads(run_in_process("edge-inbox", "list", "--json", data=data).stdout)
         assert found["waiting"] == {"requests": 0, "bytes": 0, "oldest": None}
         [dead] = found["dead_letters"]
         assert (dead["project_id"], dead["path"]) == (origin.second_id, "/e/")
         assert dead["reason"].startswith("401 Project API key invalid")
-        assert "401 Project API key" in run_hedgerow("edge-inbox", "list", data=data).stdout
+        assert "401 Project API key" in run_in_process("edge-inbox", "list", data=data).stdout
         # A running edge process tries it again.
-        assert "1 request(s)" in run_hedgerow("edge-inbox", "retry", data=data).stdout
+        assert "1 request(s)" in run_in_process("edge-inbox", "retry", data=data).stdout
         wait_for(lambda: edge.errors.count("refuses a stored request") == 2, TIMEOUT_S)
-        done = run_hedgerow("edge-inbox", "discard", "--json", data=data)
+        done = run_in_process("edge-inbox", "discard", "--json", data=data)
         assert (done.returncode, "--yes" in done.stderr) == (1, True)
-        done = run_hedgerow("edge-inbox", "discard", "--json", "--yes", data=data)
+        done = run_in_process("edge-inbox", "discard", "--json", "--yes", data=data)
         assert json.loads(done.stdout) == {"requests": 1}
         wait_for(lambda: read_inbox(edge)["dead_letters"] == 0, TIMEOUT_S)
         # With a key that the origin refuses, events are those of any client, and are not stored.
         assert [row[0] for row in query(origin, "SELECT event FROM events")] == ["kept"]
-    missing = run_hedgerow("edge-inbox", "list", data=tmp_path / "other")
+    missing = run_in_process("edge-inbox", "list", data=tmp_path / "other")
     assert "There is no inbox" in missing.stderr
 
 
@@ -345,11 +345,11 @@ def test_a_request_that_the_origin_fails_at_is_set_aside(origin: Origin, tmp_pat
         assert read_inbox(edge)["dead_letters"] == 1
         events = "SELECT event FROM events ORDER BY event"
         assert query(origin, events) == [["after"], ["before"], ["other"]]
-        found = json.loads(run_hedgerow("edge-inbox", "list", "--json", data=data).stdout)
+        found = json.loads(run_in_process("edge-inbox", "list", "--json", data=data).stdout)
         [dead] = found["dead_letters"]
         assert re.fullmatch(r"500 A server error occurred\. \(after \d+ attempts\)", dead["reason"])
         proxy.heal()
-        assert "1 request(s)" in run_hedgerow("edge-inbox", "retry", data=data).stdout
+        assert "1 request(s)" in run_in_process("edge-inbox", "retry", data=data).stdout
         wait_for(lambda: read_inbox(edge)["dead_letters"] == 0, TIMEOUT_S)
         wait_until_sent(edge)
     assert query(origin, events) == [["after"], ["before"], ["failing"], ["other"]]

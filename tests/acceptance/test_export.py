@@ -16,7 +16,6 @@ from tests.support.live import (
     PROJECT_KEY,
     LiveServer,
     build_environment,
-    run_hedgerow,
     run_in_process,
     wait_for,
 )
@@ -141,12 +140,12 @@ def test_a_killed_export_continues(server: LiveServer, tmp_path: Path, format: s
     (folder / f"events-99999.{format}.part").write_text("half an eve")
     before = {file.name: file.stat().st_mtime_ns for file in folder.glob("events-00001*")}
     _send(server, {**_event(3), "event": "late"})
-    done = run_hedgerow(*command, **_found(server))
+    done = run_in_process(*command, **_found(server))
     assert done.returncode == 0, done.stderr
     assert sorted(_numbers(folder)) == list(range(EVENTS))
     assert {file.name: file.stat().st_mtime_ns for file in folder.glob("events-00001*")} == before
     assert not list(folder.glob("*.part"))
-    again = run_hedgerow(*command, **_found(server))
+    again = run_in_process(*command, **_found(server))
     assert (again.returncode, again.stdout) == (0, done.stdout)
     finished = json.loads((folder / "export.json").read_text())
     assert finished["files"][: len(ledger["files"])] == ledger["files"]
@@ -171,10 +170,10 @@ def test_without_a_service_the_events_are_opened_directly(tmp_path: Path) -> Non
     data = tmp_path / "data"
     with LiveServer(data) as server:
         _send(server, *(_event(number) for number in range(20)))
-        busy = run_hedgerow("events", "export", str(tmp_path / "busy"), data=data)
+        busy = run_in_process("events", "export", str(tmp_path / "busy"), data=data)
         assert (busy.returncode, "HEDGEROW_PERSONAL_KEY" in busy.stderr) == (1, True)
         wait_for(lambda: "20 event" in _export(server, _next(tmp_path)), at_most_s=120)
-    done = run_hedgerow("events", "export", str(tmp_path / "out"), data=data)
+    done = run_in_process("events", "export", str(tmp_path / "out"), data=data)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(_numbers(tmp_path / "out")) == list(range(20))
 

@@ -192,11 +192,11 @@ def test_flags_are_copied_to_a_project_with_other_ids(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "exported.yaml"
-    done = installation.run("flags", "export", "--project", filled, "--output", str(out))
+    done = installation.run_in_process("flags", "export", "--project", filled, "--output", str(out))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"Wrote 3 flag(s) to {out}.\n"
     other = new_project("team", "company")
-    done = installation.run("flags", "apply", str(out), "--project", other, "--yes")
+    done = installation.run_in_process("flags", "apply", str(out), "--project", other, "--yes")
     assert (done.returncode, done.stderr) == (0, "")
     assert check(here, out, other, "--prune") == (0, "Nothing to change.\n")
     assert check(here, out, filled, "--prune") == (0, "Nothing to change.\n")

@@ -6,33 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.readers import new_reader
-from tests.support.guides import NODE_PACKAGES, ROOT, answer_matches, blocks_of, guide_pages
+from tests.acceptance.readers import (
+    HAS_NODE,
+    NODE_PAGES,
+    PAGES,
+    follow_page,
+    list_fresh_pages,
+    new_reader,
+)
+from tests.support.guides import answer_matches, blocks_of
 from tests.support.postgres import PostgresTestServer
 
 # Blocks that cannot run in a test. Keep them few: nothing else proves that they are right.
 MAX_NOT_TESTED = 11
-PAGES = guide_pages()
-# Their commands are processes of their own, as are those of a page that installs modules.
-FIRST_PAGES = ("README.md", "docs/start.md")
-NODE_PAGES = [page for page in PAGES if any(block.needs_node for block in blocks_of(page))]
-HAS_NODE = NODE_PACKAGES.exists()
 RECORD_ID = re.compile(r"configs/\d|(?:flags|experiments|cohorts|surveys|persons)/\d")
 
 
-# With Node, all blocks of its pages run below.
-@pytest.mark.parametrize("page", [each for each in PAGES if not (HAS_NODE and each in NODE_PAGES)])
+# test_guides_second_half.py has the others.
+@pytest.mark.parametrize("page", list_fresh_pages(half=0))
 def test_page_works_in_a_fresh_installation(
     page: str, tmp_path: Path, postgres: PostgresTestServer
 ) -> None:
-    text = (ROOT / page).read_text()
-    with new_reader(
-        tmp_path,
-        postgres,
-        has_source="POSTHOG_HOST" in text,
-        is_forked=page not in FIRST_PAGES and "pip install ./" not in text,
-    ) as reader:
-        reader.follow(page)
+    follow_page(page, tmp_path, postgres)
 
 
 @pytest.mark.parametrize("page", NODE_PAGES)

@@ -123,7 +123,9 @@ def test_records_are_copied_to_a_project_with_other_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "exported.yaml"
-    done = installation.run("pipelines", "export", "--project", filled, "--output", str(out))
+    done = installation.run_in_process(
+        "pipelines", "export", "--project", filled, "--output", str(out)
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"Wrote 3 record(s) to {out}.\n"
     assert "hunter2" not in out.read_text()
@@ -315,7 +317,7 @@ def test_an_error_is_one_printable_line(here: Run, file: Path, text: str) -> Non
 
 def test_invalid_yaml_is_one_line(installation: Installation, file: Path) -> None:
     file.write_text("destinations:\n  - component: hedgerow/webhook\n    component: again\n")
-    done = installation.run("pipelines", "apply", str(file), "--project", "1", "--yes")
+    done = installation.run_in_process("pipelines", "apply", str(file), "--project", "1", "--yes")
     assert_one_line(done, f"{file} cannot be read: line 3, column 5", "'component'")
 
 

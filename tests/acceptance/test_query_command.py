@@ -47,7 +47,7 @@ COUNT = "select event, count() as number from events where event = 'seen' group 
 
 
 def test_a_result_is_a_table_by_default(server: LiveServer) -> None:
-    done = run_hedgerow("query", COUNT, **_found(server))
+    done = run_in_process("query", COUNT, **_found(server))
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.split() for line in done.stdout.splitlines()] == [
         ["event", "number"],
@@ -60,6 +60,7 @@ def test_a_result_as_json_and_as_csv(server: LiveServer) -> None:
     done = run_in_process("query", query, "--format", "json", **_found(server))
     answer = json.loads(done.stdout)
     assert answer == {"columns": ["n", "text", "NULL"], "results": [["7", "=1+1\n", None]]}
+    # It writes bytes.
     done = run_hedgerow("query", query, "-f", "csv", **_found(server))
     assert list(csv.reader(done.stdout.splitlines(keepends=True))) == [
         ["n", "text", "NULL"],

@@ -11,7 +11,14 @@ import httpx
 import pytest
 
 from tests.fault.small_disk import fill_up, mount, mount_disk
-from tests.support.live import LiveServer, read_error, run_concurrently, run_hedgerow, wait_for
+from tests.support.live import (
+    LiveServer,
+    read_error,
+    run_concurrently,
+    run_hedgerow,
+    run_in_process,
+    wait_for,
+)
 
 
 @pytest.fixture
@@ -86,11 +93,11 @@ def test_read_only_data_folder_is_one_error_line(
 ) -> None:
     if os.geteuid() == 0:  # permissions do not restrict root
         data: Path = request.getfixturevalue("small_disk")
-        assert run_hedgerow("init", data=data).returncode == 0
+        assert run_in_process("init", data=data).returncode == 0
         assert mount("-o", "remount,ro", data).returncode == 0
     else:
         data = tmp_path / "data"
-        assert run_hedgerow("init", data=data).returncode == 0
+        assert run_in_process("init", data=data).returncode == 0
         data.chmod(0o500)
     serve, doctor = run_concurrently(
         [

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.support.live import run_concurrently, run_hedgerow
+from tests.support.live import run_concurrently, run_hedgerow, run_in_process
 from tests.support.postgres import PostgresTestServer
 
 NEWER = "UPDATE alembic_version SET version_num = '9999'"
@@ -23,7 +23,7 @@ Outcomes = Mapping[str, subprocess.CompletedProcess[str]]
 def files(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """Database files that are unusable in different ways, each in its own data directory."""
     folder = tmp_path_factory.mktemp("foreign")
-    assert run_hedgerow("init", data=folder / "good").returncode == 0
+    assert run_in_process("init", data=folder / "good").returncode == 0
     good = folder / "good" / "hedgerow.db"
     with closing(sqlite3.connect(good)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -87,7 +87,7 @@ def test_newer_postgresql_database_is_rejected_and_unchanged(
     tmp_path: Path, postgres: PostgresTestServer
 ) -> None:
     url = postgres.create_database()
-    assert run_hedgerow("init", data=tmp_path, database_url=url).returncode == 0
+    assert run_in_process("init", data=tmp_path, database_url=url).returncode == 0
     with psycopg.connect(url) as connection:
         connection.execute(NEWER)
     done = run_hedgerow("serve", "--port", "0", data=tmp_path, database_url=url)

@@ -47,7 +47,7 @@ def damaged(tmp_path: Path) -> Installation:
     installation = Installation(
         data=tmp_path / "data", settings={"read_after_write_timeout_s": "30"}
     )
-    assert installation.run("init").returncode == 0
+    assert installation.run_in_process("init").returncode == 0
     pack = msgspec.msgpack.encode
     rows = [
         (pack(GOOD[:2]), 2),
@@ -81,7 +81,7 @@ def metric(client: httpx.Client, name: str) -> float:
 
 
 def list_dead_letters(installation: Installation) -> list[dict[str, Any]]:
-    listed = installation.run("events", "dead-letters", "list", "--json")
+    listed = installation.run_in_process("events", "dead-letters", "list", "--json")
     assert listed.returncode == 0, listed.stderr
     found: list[dict[str, Any]] = json.loads(listed.stdout)
     return found
@@ -112,20 +112,20 @@ def test_poison_events_become_dead_letters_and_block_no_others(
             ("store", "no uuid", 1),
         ]
         assert server.errors.count("event dead-lettered") >= 2
-        ill = damaged.run("doctor")
+        ill = damaged.run_in_process("doctor")
         assert ill.returncode == 1
         assert "7 event(s) could not be processed" in ill.stdout
 
         (nameless,) = [each for each in found if each["uuid"]]
-        shown = damaged.run("events", "dead-letters", "show", str(nameless["id"]))
+        shown = damaged.run_in_process("events", "dead-letters", "show", str(nameless["id"]))
         assert "nameless" in shown.stdout
         # An event that fails again becomes a dead letter again.
-        again = damaged.run("events", "dead-letters", "retry", str(nameless["id"]))
+        again = damaged.run_in_process("events", "dead-letters", "retry", str(nameless["id"]))
         assert again.stdout == "Queued 1 event(s) for another attempt.\n"
         wait_until(lambda: metric(client, "hedgerow_events_dead_lettered_total") == 8)
         wait_until(lambda: len(list_dead_letters(damaged)) == len(found))
-        gone = damaged.run("events", "dead-letters", "discard", "--all", "--yes")
+        gone = damaged.run_in_process("events", "dead-letters", "discard", "--all", "--yes")
         assert gone.stdout == "Deleted 7 event(s).\n"
-        assert damaged.run("doctor").returncode == 0
-        assert damaged.run("events", "dead-letters", "retry").returncode == 1
+        assert damaged.run_in_process("doctor").returncode == 0
+        assert damaged.run_in_process("events", "dead-letters", "retry").returncode == 1
         assert len(stored(client)) == len(names)

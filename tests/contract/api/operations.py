@@ -1,7 +1,7 @@
 """Every operation of the API, read from the OpenAPI document."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,8 @@ from tests.support.live import PROJECT_KEY
 
 DOCUMENT = build_document(documented_endpoints())
 ANY_KEY = "any key"
+# Creates an object in a project and returns its id.
+Creator = Callable[[httpx.Client, object], object]
 
 # A component of each family of records, with valid settings.
 COMPONENTS: dict[str, tuple[int, dict[str, str]]] = {
@@ -142,12 +144,18 @@ class PathIds:
 NO_IDS = PathIds()
 
 
-def create_objects(admin: httpx.Client, project_id: object, key_id: object) -> PathIds:
-    """Create one object of each kind in a project, and a configured record of each family with a
-    job, if it has one."""
+def create_objects(
+    admin: httpx.Client,
+    project_id: object,
+    key_id: object,
+    parameters: Container[str] | None = None,
+) -> PathIds:
+    """Create an object in a project for each of these path parameters, or for all: one object of
+    its kind, and of records a configured one of each family, with a job if the family has them."""
     record_ids: dict[str, object] = {}
     job_ids: dict[str, object] = {}
-    for family, (component, config) in COMPONENTS.items():
+    has_records = parameters is None or "record_id" in parameters
+    for family, (component, config) in COMPONENTS.items() if has_records else ():
         base = f"/api/environments/{project_id}/{family}/"
         created = admin.post(base, json={"plugin": component})
         assert created.status_code == 201, created.text
@@ -157,99 +165,13 @@ def create_objects(admin: httpx.Client, project_id: object, key_id: object) -> P
         if family in JOB_TYPES:
             started = admin.post(f"{at}job/", json={"job": {"type": JOB_TYPES[family]}})
             job_ids[family] = started.headers["x-job-id"]
+    created_ids: dict[str, Any] = {
+        name: create(admin, project_id)
+        for name, create in CREATORS.items()
+        if parameters is None or name in parameters
+    }
     return PathIds(
-        project_id=project_id,
-        key_id=key_id,
-        record_ids=record_ids,
-        job_ids=job_ids,
-        flag_id=create_flag(admin, project_id),
-        feature_id=_create(
-            admin,
-            f"/api/projects/{project_id}/early_access_feature/",
-            {"name": f"Documented {uuid.uuid4()}", "stage": "beta"},
-        ),
-        survey_id=_create(
-            admin,
-            f"/api/projects/{project_id}/surveys/",
-            {"name": f"Documented {uuid.uuid4()}", "type": "api"},
-        ),
-        event_definition_id=_create(
-            admin,
-            f"/api/projects/{project_id}/event_definitions/",
-            {"name": f"Documented {uuid.uuid4()}"},
-        ),
-        experiment_id=_create(
-            admin,
-            f"/api/projects/{project_id}/experiments/",
-            {"name": "Documented", "feature_flag_key": f"tried-{uuid.uuid4()}"},
-        ),
-        insight_id=_create(
-            admin,
-            f"/api/projects/{project_id}/insights/",
-            {"query": {"kind": "HogQLQuery", "query": "select 1"}},
-        ),
-        dashboard_id=_create(
-            admin, f"/api/projects/{project_id}/dashboards/", {"name": "Documented"}
-        ),
-        change_id=_create(
-            admin,
-            f"/api/projects/{project_id}/scheduled_changes/",
-            {
-                "record_id": create_flag(admin, project_id),
-                "model_name": "FeatureFlag",
-                "payload": {"operation": "update_status", "value": True},
-                "scheduled_at": "2030-01-01T00:00:00Z",
-            },
-        ),
-        plan_id=_create(
-            admin,
-            f"/api/projects/{project_id}/rollout_plans/",
-            {
-                "flag": create_flag(admin, project_id),
-                "steps": [{"rollout_percentage": 100, "duration_seconds": 3600}],
-                "metrics": [{"type": "count", "event": "documented", "harm": "increase"}],
-            },
-        ),
-        bandit_id=_create(
-            admin,
-            f"/api/projects/{project_id}/bandits/",
-            {
-                "flag": create_flag(admin, project_id),
-                "metric": {"metric_type": "funnel", "series": [{"event": "documented"}]},
-            },
-        ),
-        holdout_id=_create(
-            admin,
-            f"/api/projects/{project_id}/experiment_holdouts/",
-            {"name": "Documented", "filters": [{"rollout_percentage": 5}]},
-        ),
-        product_id=_create_product(admin),
-        policy_id=_create(
-            admin,
-            f"/api/projects/{project_id}/approval_policies/",
-            {"action_key": "feature_flag.*", "approver_config": {"quorum": 1}, "enabled": False},
-        ),
-        annotation_id=_create(
-            admin, f"/api/projects/{project_id}/annotations/", {"content": "Documented"}
-        ),
-        cohort_id=_create(admin, f"/api/projects/{project_id}/cohorts/", {"name": "Documented"}),
-        action_id=_create(
-            admin,
-            f"/api/projects/{project_id}/actions/",
-            {"name": f"Documented {uuid.uuid4()}"},
-        ),
-        person_id=_create(
-            admin, f"/api/projects/{project_id}/persons/", {"distinct_ids": [str(uuid.uuid4())]}
-        ),
-        event_id=_capture_event(admin, project_id),
-        query_id=_start_query(admin, project_id),
-        user_id=create_member(admin, project_id),
-        role_id=_create(
-            admin,
-            "/api/organizations/@current/roles/",
-            {"name": f"Documented {uuid.uuid4()}", "scopes": ["survey:read"]},
-        ),
-        invite_id=_create_invite(admin)["id"],
+        project_id=project_id, key_id=key_id, record_ids=record_ids, job_ids=job_ids, **created_ids
     )
 
 
@@ -394,3 +316,87 @@ def _create_product(admin: httpx.Client) -> object:
     ]
     body = {"name": f"Documented {uuid.uuid4()}", "environments": environments}
     return _create(admin, "/api/organizations/@current/products/", body)
+
+
+def _in_project(path: str, body: Callable[[], dict[str, Any]]) -> Creator:
+    return lambda admin, project_id: _create(admin, f"/api/projects/{project_id}/{path}/", body())
+
+
+def _of_flag(path: str, parameter: str, body: dict[str, Any]) -> Creator:
+    """Create an object that belongs to a new flag."""
+    return lambda admin, project_id: _create(
+        admin,
+        f"/api/projects/{project_id}/{path}/",
+        {parameter: create_flag(admin, project_id), **body},
+    )
+
+
+def _create_role(admin: httpx.Client, _: object) -> object:
+    body = {"name": f"Documented {uuid.uuid4()}", "scopes": ["survey:read"]}
+    return _create(admin, "/api/organizations/@current/roles/", body)
+
+
+CREATORS: dict[str, Creator] = {
+    "flag_id": create_flag,
+    "feature_id": _in_project(
+        "early_access_feature", lambda: {"name": f"Documented {uuid.uuid4()}", "stage": "beta"}
+    ),
+    "survey_id": _in_project(
+        "surveys", lambda: {"name": f"Documented {uuid.uuid4()}", "type": "api"}
+    ),
+    "event_definition_id": _in_project(
+        "event_definitions", lambda: {"name": f"Documented {uuid.uuid4()}"}
+    ),
+    "experiment_id": _in_project(
+        "experiments",
+        lambda: {"name": "Documented", "feature_flag_key": f"tried-{uuid.uuid4()}"},
+    ),
+    "insight_id": _in_project(
+        "insights", lambda: {"query": {"kind": "HogQLQuery", "query": "select 1"}}
+    ),
+    "dashboard_id": _in_project("dashboards", lambda: {"name": "Documented"}),
+    "change_id": _of_flag(
+        "scheduled_changes",
+        "record_id",
+        {
+            "model_name": "FeatureFlag",
+            "payload": {"operation": "update_status", "value": True},
+            "scheduled_at": "2030-01-01T00:00:00Z",
+        },
+    ),
+    "plan_id": _of_flag(
+        "rollout_plans",
+        "flag",
+        {
+            "steps": [{"rollout_percentage": 100, "duration_seconds": 3600}],
+            "metrics": [{"type": "count", "event": "documented", "harm": "increase"}],
+        },
+    ),
+    "bandit_id": _of_flag(
+        "bandits",
+        "flag",
+        {"metric": {"metric_type": "funnel", "series": [{"event": "documented"}]}},
+    ),
+    "holdout_id": _in_project(
+        "experiment_holdouts",
+        lambda: {"name": "Documented", "filters": [{"rollout_percentage": 5}]},
+    ),
+    "product_id": lambda admin, _: _create_product(admin),
+    "policy_id": _in_project(
+        "approval_policies",
+        lambda: {
+            "action_key": "feature_flag.*",
+            "approver_config": {"quorum": 1},
+            "enabled": False,
+        },
+    ),
+    "annotation_id": _in_project("annotations", lambda: {"content": "Documented"}),
+    "cohort_id": _in_project("cohorts", lambda: {"name": "Documented"}),
+    "action_id": _in_project("actions", lambda: {"name": f"Documented {uuid.uuid4()}"}),
+    "person_id": _in_project("persons", lambda: {"distinct_ids": [str(uuid.uuid4())]}),
+    "event_id": _capture_event,
+    "query_id": _start_query,
+    "user_id": create_member,
+    "role_id": _create_role,
+    "invite_id": lambda admin, _: _create_invite(admin)["id"],
+}

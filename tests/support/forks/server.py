@@ -35,8 +35,8 @@ PRELOADED_MODULES = (
 )
 # Other commands start normally, which proves that they import what they need.
 FORKED_COMMANDS = ("serve", "worker", "edge")
-# pytest stores the current test in such a variable.
-PYTEST_PREFIX = "PYTEST_"
+# These are read after the modules are loaded: settings, and in PYTEST_CURRENT_TEST the test.
+LATER_PREFIXES = ("HEDGEROW_", "OTEL_", "PYTEST_")
 _LENGTH_BYTES = 4
 
 
@@ -153,11 +153,9 @@ class ForkServer:
 
 
 def _select_loading_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Select the variables that may change how modules load. Settings are read later."""
+    """Select the variables that may change how modules load."""
     return {
-        name: value
-        for name, value in environment.items()
-        if not name.startswith(("HEDGEROW_", PYTEST_PREFIX))
+        name: value for name, value in environment.items() if not name.startswith(LATER_PREFIXES)
     }
 
 

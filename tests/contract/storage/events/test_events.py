@@ -20,10 +20,8 @@ from hedgerow.storage.connect import EventStoreLocation, open_event_store
 from hedgerow.storage.events.events import (
     MAX_BLOCK_BYTES,
     MAX_IDS_PER_STATEMENT,
-    MAX_PARTS,
     ClickHouseEventStore,
 )
-from hedgerow.storage.events.purge import EARLIER_PURGE_POLL_S
 from hedgerow.storage.events.schema import build_cluster_ddl
 from tests.support.clickhouse_http import ClickHouseTestServer
 from tests.support.stored_events import parts_of
@@ -192,30 +190,30 @@ async def test_append_that_failed_halfway_can_be_repeated(
     assert await list_stored(events) == sort_by_uuid(*some)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Ünïcödé 🦔 日本",
-        "a\0b",
-        "\\N \\t 'quoted' \"twice\"\r\n",
-        "{{x:String}} %s $1 `",
-        "\x7f\x01￾",
-    ],
+ODD_TEXTS = (
+    "Ünïcödé 🦔 日本",
+    "a\0b",
+    "\\N \\t 'quoted' \"twice\"\r\n",
+    "{{x:String}} %s $1 `",
+    "\x7f\x01￾",
 )
-async def test_any_text_is_stored_unchanged(events: ClickHouseEventStore, text: str) -> None:
-    properties = msgspec.json.encode({text: text}).decode()
-    one = event(event=text, distinct_id=text, elements_chain=text, properties=properties)
-    await events.append([one])
-    assert await list_stored(events) == [one]
-    found = await events.query(
-        "SELECT event FROM events WHERE distinct_id = {id:String}",
-        {"id": text},
-        max_rows=10,
-        timeout_s=30,
-    )
-    assert found == [{"event": text}]
-    assert await events.delete(PROJECT, distinct_ids=[text], event=text) == 1
-    assert await list_stored(events) == []
+
+
+async def test_any_text_is_stored_unchanged(events: ClickHouseEventStore) -> None:
+    for text in ODD_TEXTS:
+        properties = msgspec.json.encode({text: text}).decode()
+        one = event(event=text, distinct_id=text, elements_chain=text, properties=properties)
+        await events.append([one])
+        assert await list_stored(events) == [one]
+        found = await events.query(
+            "SELECT event FROM events WHERE distinct_id = {id:String}",
+            {"id": text},
+            max_rows=10,
+            timeout_s=30,
+        )
+        assert found == [{"event": text}]
+        assert await events.delete(PROJECT, distinct_ids=[text], event=text) == 1
+        assert await list_stored(events) == []
 
 
 async def test_large_properties_are_stored(events: ClickHouseEventStore) -> None:
@@ -233,20 +231,20 @@ async def test_several_blocks_are_stored(events: ClickHouseEventStore) -> None:
     assert await list_stored(events) == sort_by_uuid(*vast)
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        datetime(1970, 1, 1, tzinfo=UTC),
-        datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
-        datetime(1900, 1, 1, tzinfo=UTC),
-        datetime(2000, 2, 29, 0, 0, 0, 1, tzinfo=UTC),
-        datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
-    ],
+ODD_MOMENTS = (
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    datetime(1900, 1, 1, tzinfo=UTC),
+    datetime(2000, 2, 29, 0, 0, 0, 1, tzinfo=UTC),
+    datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
 )
-async def test_any_timestamp_is_stored(events: ClickHouseEventStore, moment: datetime) -> None:
-    one = event(timestamp=moment, created_at=moment, person_created_at=moment)
-    await events.append([one])
-    assert await list_stored(events) == [one]
+
+
+async def test_any_timestamp_is_stored(events: ClickHouseEventStore) -> None:
+    some = [event(timestamp=at, created_at=at, person_created_at=at) for at in ODD_MOMENTS]
+    for one in some:
+        assert await events.append([one]) == 1
+    assert await list_stored(events) == sort_by_uuid(*some)
 
 
 async def test_timestamps_of_many_months_fit_into_one_append(events: ClickHouseEventStore) -> None:
@@ -269,34 +267,39 @@ async def test_columns_are_materialized_from_properties(events: ClickHouseEventS
     assert row == {"$session_id": "s", "$window_id": "", "$group_0": "", "$group_1": "acme"}
 
 
-@pytest.mark.parametrize(
-    ("chosen", "left"),
-    [
-        (lambda one: {"uuids": [one.uuid]}, {"b", "c", "d"}),
-        (lambda one: {"distinct_ids": ["p", "q"]}, {"c", "d"}),
-        (lambda one: {"event": "c"}, {"a", "b", "d"}),
-        (lambda one: {"before": NOW}, {"a", "b", "c"}),
-        (lambda one: {"distinct_ids": ["p", "q", "r"], "event": "b"}, {"a", "c", "d"}),
-        (lambda one: {"uuids": [one.uuid], "before": NOW}, {"a", "b", "c", "d"}),
-        (lambda one: {"before": NOW + timedelta(days=1)}, set()),
-    ],
+# What to delete in terms of the first event, and the events that are left of "a" to "d".
+DELETIONS: tuple[tuple[Callable[[Event], dict[str, Any]], set[str]], ...] = (
+    (lambda one: {"uuids": [one.uuid]}, {"b", "c", "d"}),
+    (lambda one: {"distinct_ids": ["p", "q"]}, {"c", "d"}),
+    (lambda one: {"event": "c"}, {"a", "b", "d"}),
+    (lambda one: {"before": NOW}, {"a", "b", "c"}),
+    (lambda one: {"distinct_ids": ["p", "q", "r"], "event": "b"}, {"a", "c", "d"}),
+    (lambda one: {"uuids": [one.uuid], "before": NOW}, {"a", "b", "c", "d"}),
+    (lambda one: {"before": NOW + timedelta(days=1)}, set()),
 )
-async def test_deleted_events_are_gone(
-    events: ClickHouseEventStore, chosen: Callable[[Event], dict[str, Any]], left: set[str]
-) -> None:
-    first = event(event="a", distinct_id="p")
+
+
+async def test_deleted_events_are_gone(events: ClickHouseEventStore) -> None:
+    """Of one project, and no others."""
     mine = [
-        first,
+        event(event="a", distinct_id="p"),
         event(event="b", distinct_id="q"),
         event(event="c", distinct_id="r"),
         event(event="d", distinct_id="r", timestamp=NOW - timedelta(microseconds=1)),
     ]
-    theirs = [msgspec.structs.replace(one, project_id=OTHER) for one in mine]
-    await events.append([*mine, *theirs])
-    assert await events.delete(PROJECT, **chosen(first)) == 4 - len(left)
-    kept = await list_stored(events)
-    assert {one.event for one in kept if one.project_id == PROJECT} == left
-    assert sum(one.project_id == OTHER for one in kept) == 4
+    projects = [ProjectId(1 + number) for number in range(len(DELETIONS) + 1)]
+    expected = {project: {"a", "b", "c", "d"} for project in projects}
+    await events.append(
+        [msgspec.structs.replace(one, project_id=project) for project in projects for one in mine]
+    )
+    for project, (choose, left) in zip(projects, DELETIONS, strict=False):
+        assert await events.delete(project, **choose(mine[0])) == 4 - len(left)
+        expected[project] = left
+        kept = await list_stored(events)
+        assert {
+            project: {one.event for one in kept if one.project_id == project}
+            for project in projects
+        } == expected
 
 
 async def test_deletion_by_long_lists(events: ClickHouseEventStore) -> None:
@@ -402,51 +405,6 @@ async def test_deletion_does_not_delay_appends(
     assert len(await list_stored(events)) == 2
 
 
-async def test_purge_removes_deleted_events_from_the_parts(events: ClickHouseEventStore) -> None:
-    kept, deleted = event(), event()
-    await events.append([kept, deleted])
-    await events.delete(PROJECT, uuids=[deleted.uuid])
-    assert (await parts_of(events))["rows"] == 2
-    await events.purge()
-    assert (await parts_of(events))["rows"] == 1
-    assert await list_stored(events) == [kept]
-    await events.purge()
-
-
-async def test_purge_waits_for_an_earlier_one_that_its_client_has_given_up(
-    events: ClickHouseEventStore,
-) -> None:
-    """Another one would write the same parts again after it."""
-    deleted = event()
-    await events.append([event(), deleted])
-    await events.delete(PROJECT, uuids=[deleted.uuid])
-    await events.query("SYSTEM STOP MERGES events", {}, max_rows=1, timeout_s=30)
-    earlier = "ALTER TABLE events APPLY DELETED MASK SETTINGS mutations_sync = 0"
-    await events.run(lambda client: client.command(earlier))
-    purging = asyncio.ensure_future(events.purge())
-    # It waits for longer than it takes to begin another one.
-    await asyncio.wait({purging}, timeout=2 * EARLIER_PURGE_POLL_S)
-    count = "SELECT count() AS count FROM system.mutations WHERE command LIKE '%DELETED MASK%'"
-    own = f"{count} AND database = currentDatabase()"
-    assert await events.query(own, {}, max_rows=1, timeout_s=30) == [{"count": 1}]
-    await events.query("SYSTEM START MERGES events", {}, max_rows=1, timeout_s=30)
-    await purging
-    assert (await parts_of(events))["rows"] == 1
-
-
-async def test_purge_removes_deleted_persons(events: ClickHouseEventStore) -> None:
-    columns = "project_id, id, properties, version, is_deleted"
-    rows = "(1, '{0}', 'old', 1, 0), (1, '{0}', '', 2, 1), (1, '{1}', 'kept', 1, 0)"
-    await events.prepare()
-    values = rows.format(UUID(int=1), UUID(int=2))
-    await events.run(
-        lambda client: client.command(f"INSERT INTO persons ({columns}) VALUES {values}")
-    )
-    await events.purge()
-    left = await events.query("SELECT properties FROM persons", {}, max_rows=9, timeout_s=30)
-    assert left == [{"properties": "kept"}]
-
-
 async def test_query_has_limits(events: ClickHouseEventStore) -> None:
     with pytest.raises(Invalid, match="too many rows"):
         await events.query("SELECT number FROM numbers(11)", {}, max_rows=10, timeout_s=30)
@@ -454,21 +412,6 @@ async def test_query_has_limits(events: ClickHouseEventStore) -> None:
     with pytest.raises(Invalid, match="too long"):
         await events.query(endless, {}, max_rows=10, timeout_s=0.2)
     assert await events.query("SELECT 1 AS one", {}, max_rows=1, timeout_s=30) == [{"one": 1}]
-
-
-async def test_many_small_parts_are_merged(events: ClickHouseEventStore) -> None:
-    await events.prepare()
-    await events.query("SYSTEM STOP MERGES events", {}, max_rows=1, timeout_s=30)
-    for _ in range(MAX_PARTS + 1):
-        await events.append([event()])
-    assert (await parts_of(events))["parts"] == MAX_PARTS + 1
-    await events.query("SYSTEM START MERGES events", {}, max_rows=1, timeout_s=30)
-    # The engine merges in the background too, so either may be first.
-    async with asyncio.timeout(30):
-        while (found := await parts_of(events))["parts"] > MAX_PARTS:
-            await events.compact()
-    assert found["rows"] == MAX_PARTS + 1
-    assert await events.compact() == 0
 
 
 @pytest.mark.parametrize("statement", build_cluster_ddl("main"), ids=["shard", "spread"])
@@ -482,41 +425,6 @@ async def test_engine_can_parse_the_cluster_ddl(
 
 async def test_engine_reports_its_version(events: ClickHouseEventStore) -> None:
     assert (await events.version()).split(".")[0].isdigit()
-
-
-async def test_backup_contains_the_events_of_its_snapshot(tmp_path: Path) -> None:
-    place = EventStoreLocation(url="", folder=tmp_path / "events", timeout_s=1)
-    backup = tmp_path / "it's a backup"
-    events = open_event_store(place)
-    kept = [event(), event(timestamp=NOW - timedelta(days=90))]
-    gone, later = event(), event()
-    await events.append([*kept, gone])
-    await events.delete(PROJECT, uuids=[gone.uuid])
-    await events.backup(backup)
-    await events.append([later])
-    with pytest.raises(OperatorError, match="exists"):
-        await events.backup(backup)
-    with pytest.raises(OperatorError, match="empty"):
-        await events.restore(backup)
-    await events.close()
-
-    fresh = open_event_store(EventStoreLocation(url="", folder=tmp_path / "fresh", timeout_s=1))
-    with pytest.raises(OperatorError, match="no backup"):
-        await fresh.restore(tmp_path)
-    await fresh.restore(backup)
-    assert await list_stored(fresh) == sort_by_uuid(*kept)
-    assert await fresh.append([*kept, gone, later]) == 2
-    await fresh.close()
-
-
-async def test_backup_of_a_server_is_rejected(
-    clickhouse: ClickHouseTestServer, tmp_path: Path
-) -> None:
-    url = clickhouse.create_database()
-    events = open_event_store(EventStoreLocation(url=url, folder=tmp_path, timeout_s=20))
-    with pytest.raises(OperatorError, match="BACKUP"):
-        await events.backup(tmp_path / "backup")
-    await events.close()
 
 
 async def test_unreachable_server_raises_unavailable(tmp_path: Path) -> None:
@@ -538,16 +446,3 @@ async def test_folder_can_be_opened_once(tmp_path: Path) -> None:
     await again.close()
     with pytest.raises(Unavailable):
         await again.append([event()])
-
-
-async def test_embedded_engine_removes_parts_without_more_threads(tmp_path: Path) -> None:
-    # Above a threshold of 100 parts it starts 128 threads, and keeps them.
-    events = open_event_store(EventStoreLocation(url="", folder=tmp_path / "events", timeout_s=20))
-    tables = "SELECT name, engine_full FROM system.tables WHERE database = currentDatabase()"
-    try:
-        await events.append([event()])
-        rows = await events.query(tables, {}, max_rows=100, timeout_s=30)
-    finally:
-        await events.close()
-    limited = [row for row in rows if "concurrent_part_removal_threshold" in row["engine_full"]]
-    assert len(limited) == len(rows) > 1
