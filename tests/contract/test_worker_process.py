@@ -118,6 +118,15 @@ def test_a_process_that_needs_too_much_memory_ends_and_says_so() -> None:
         limited.close()
 
 
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_library_that_crashes_at_the_limit_of_memory_needed_too_much(number: int) -> None:
+    """It happened to a payload that was being parsed: the client should not send it again."""
+    with open_worker(60) as worker:
+        with pytest.raises(WorkerDied) as died:
+            worker.request(b"crash %d" % number)
+        assert (died.value.out_of_memory, died.value.timed_out) == (True, False)
+
+
 def test_preparation_has_its_own_timeout(tmp_path: Path) -> None:
     done = tmp_path / "done"
     with open_worker(0.5) as worker, pytest.raises(WorkerDied):

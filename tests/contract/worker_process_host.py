@@ -26,6 +26,8 @@ def handle(request: bytes) -> bytes:
         return str(os.getpid()).encode()
     if request == b"end":
         os._exit(3)
+    if request.startswith(b"crash "):
+        os.kill(os.getpid(), int(request.split()[1]))
     if request == b"grow":
         return bytes(1 << 30)
     if request == b"terminate a child":

@@ -23,6 +23,8 @@ _MAX_NICENESS = 19
 _HEADER_BYTES = 4
 _CHUNK_BYTES = 1 << 16
 _EXIT_OUT_OF_MEMORY = 12
+# At the limit of the address space the stack cannot grow either, and some libraries crash.
+_OUT_OF_MEMORY_CODES = (_EXIT_OUT_OF_MEMORY, -signal.SIGSEGV, -signal.SIGABRT)
 _EXIT_TIMEOUT_S = 1.0
 
 
@@ -123,7 +125,7 @@ class WorkerProcess:
             raise WorkerDied(
                 # The timer of the process can be earlier than ours on a busy machine.
                 timed_out=process.returncode == -signal.SIGALRM,
-                out_of_memory=process.returncode == _EXIT_OUT_OF_MEMORY,
+                out_of_memory=process.returncode in _OUT_OF_MEMORY_CODES,
             ) from None
         finally:
             if response is None:  # a late response must not answer the next request
