@@ -13,6 +13,7 @@ from hedgerow.http.server.request_queues import (
     MAX_RUNNING,
     MIN_LIMIT,
     READING_S,
+    REFUSING_SLICE_S,
     SLICE_S,
     WINDOW_S,
     RequestQueue,
@@ -27,6 +28,14 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Transport(asyncio.Transport):
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
 
 
 @pytest.fixture
@@ -75,6 +84,25 @@ async def test_a_slice_ends_and_the_next_iteration_continues(clock: Clock) -> No
     assert started[2] == "probe"
     await _run_slice()
     assert (len(started), queues.waiting) == (6, 0)
+
+
+async def test_a_slice_is_longer_while_requests_are_refused(clock: Clock) -> None:
+    queues, started = RequestQueues(), list[float]()
+
+    def start() -> None:
+        clock.now += 0.6 * SLICE_S
+        started.append(clock.now)
+
+    _add(queues, queues.flags, 20, start)
+    await _run_slice()
+    assert len(started) == 2
+    began = clock.now
+    queues.refuse(queues.flags, Transport(), b"refusal")
+    await _run_slice()
+    assert started[-2] - began <= REFUSING_SLICE_S < started[-1] - began
+    in_all = len(started)
+    await _run_slice()
+    assert len(started) == in_all + 2, "nothing was refused since then"
 
 
 async def test_a_queue_that_does_not_become_empty_gets_a_limit_and_refuses(clock: Clock) -> None:
