@@ -12,7 +12,6 @@ class TableColumn:
 
     name: str
     type: ValueType
-    owner: str = ""
     is_listed: bool = True
 
 
@@ -36,7 +35,7 @@ EVENTS = HogQLTable(
     columns={
         "uuid": TableColumn("uuid", ValueType.UUID),
         "event": TableColumn("event", ValueType.STRING),
-        "properties": TableColumn("properties", ValueType.PROPERTIES, owner="event"),
+        "properties": TableColumn("properties", ValueType.PROPERTIES),
         "timestamp": TableColumn("timestamp", ValueType.DATETIME),
         "team_id": _TEAM,
         "distinct_id": TableColumn("distinct_id", ValueType.STRING),
@@ -57,7 +56,7 @@ EVENTS = HogQLTable(
 PERSON_ON_EVENTS = {
     "id": TableColumn("person_id", ValueType.UUID),
     "created_at": TableColumn("person_created_at", ValueType.DATETIME),
-    "properties": TableColumn("person_properties", ValueType.PROPERTIES, owner="person"),
+    "properties": TableColumn("person_properties", ValueType.PROPERTIES),
 }
 PERSONS = HogQLTable(
     name="persons",
@@ -65,7 +64,7 @@ PERSONS = HogQLTable(
         "id": TableColumn("id", ValueType.UUID),
         "created_at": TableColumn("created_at", ValueType.DATETIME),
         "team_id": _TEAM,
-        "properties": TableColumn("properties", ValueType.PROPERTIES, owner="person"),
+        "properties": TableColumn("properties", ValueType.PROPERTIES),
         "is_identified": TableColumn("is_identified", ValueType.BOOL),
     },
 )
@@ -85,7 +84,7 @@ GROUPS = HogQLTable(
         "key": TableColumn("group_key", ValueType.STRING),
         "team_id": _TEAM,
         "created_at": TableColumn("created_at", ValueType.DATETIME),
-        "properties": TableColumn("properties", ValueType.PROPERTIES, owner="group"),
+        "properties": TableColumn("properties", ValueType.PROPERTIES),
         "group_type_index": TableColumn("group_type_index", ValueType.NUMBER, is_listed=False),
         "group_key": TableColumn("group_key", ValueType.STRING, is_listed=False),
     },

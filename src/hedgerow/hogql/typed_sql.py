@@ -23,11 +23,10 @@ class ValueType(StrEnum):
 class TypedSql:
     """A SQL fragment.
 
-    `is_untyped` marks the text of a property without a known type: a comparison converts it to the
-    type of the other side. `owner` is the object whose properties these are. `instant` is a time
-    before its conversion to the project's time zone: comparisons and sorting use it, because the
-    event store is ordered by it. `stored` is where the text of a property comes from, if it can be
-    read there in other forms.
+    `is_untyped` marks the text of a property: a comparison converts it to the type of the other
+    side. `instant` is a time before its conversion to the project's time zone: comparisons and
+    sorting use it, because the event store is ordered by it. `stored` is where the text of a
+    property comes from, if it can be read there in other forms.
     """
 
     sql: str
@@ -35,7 +34,6 @@ class TypedSql:
     nullable: bool = True
     is_untyped: bool = False
     is_constant: bool = False
-    owner: str = ""
     instant: str = ""
     stored: StoredProperty | None = None
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from clickhouse_connect.driver.client import Client
 
 from hedgerow.hogql.parser.parse import parse_expr, parse_select
-from hedgerow.hogql.printer.context import FlagTable, PrintContext, PropertyType
+from hedgerow.hogql.printer.context import FlagTable, PrintContext
 from hedgerow.hogql.printer.statement import PrintedQuery, RowLimits, print_select
 from hedgerow.storage.events import schema
 from hedgerow.storage.events.clickhouse import connect_server
@@ -35,14 +35,6 @@ def make_context(**changes: Any) -> PrintContext:
     defaults: dict[str, Any] = {
         "project_id": PROJECT,
         "now": NOW,
-        "property_types": {
-            "event": {
-                "price": PropertyType.NUMERIC,
-                "paid": PropertyType.BOOLEAN,
-                "due": PropertyType.DATETIME,
-            },
-            "person": {"age": PropertyType.NUMERIC},
-        },
         "find_cohort": {
             5: parse_select("select person_id from cohort_people where cohort_id = 5"),
             "payers": parse_select("select person_id from events where properties.paid"),

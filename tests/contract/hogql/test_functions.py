@@ -83,10 +83,21 @@ def test_wrong_calls_are_explained(expression: str, detail: str) -> None:
 
 
 def test_function_names_ignore_case_and_accept_combinators(engine: Engine) -> None:
-    columns = (
-        "COUNT(*), Sum(1), COUNTIF(event = 'paid'), maxOrNull(properties.price), sumDistinct(1)"
-    )
+    price = "maxOrNull(toFloat(properties.price))"
+    columns = f"COUNT(*), Sum(1), COUNTIF(event = 'paid'), {price}, sumDistinct(1)"
     assert engine.query(f"select {columns} from events") == [(6, 6, 2, 20.5, 1)]
+
+
+def test_aggregations_of_two_numbers_convert_both_properties(engine: Engine) -> None:
+    two = "(properties.price, properties.price)"
+    names = "corr", "rankCorr", "covarPop", "covarSamp", "covarPopStable", "avgWeighted"
+    columns = [f"round({name}{two}, 4)" for name in names]
+    columns += [f"simpleLinearRegression{two}.1", "sumCount(properties.price).1"]
+    assert engine.query(f"select {', '.join(columns)} from events") == [
+        (1, 1, 41.7222, 62.5833, 41.7222, 15.3592, 1, 35.5)
+    ]
+    conditional = "corrIf(properties.price, properties.price, event = '$pageview')"
+    assert engine.query(f"select {conditional} from events") == [(1,)]
 
 
 def test_the_reference_documents_all_functions() -> None:

@@ -260,7 +260,7 @@ QUERIES: list[tuple[str, list[tuple[Any, ...]]]] = [
      [(person(1), "Ada", True), (person(2), "Bo", True)]),
     ("with x as (select event, properties from events) select x.event, properties.price from x"
      " where properties.price is not null order by 2",
-     [("paid", 5), ("$pageview", 10), ("$pageview", 20.5)]),
+     [("$pageview", "10"), ("$pageview", "20.5"), ("paid", "5")]),
     ("with events as (select 'mine' as event) select * from events", [("mine",)]),
     ("with a as (select 1 as x), b as (select x + 1 as y from a) select a.x, b.y from a, b",
      [(1, 2)]),

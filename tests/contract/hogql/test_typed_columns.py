@@ -229,7 +229,7 @@ def compare_forms(typed: TypedEngine, query: Select) -> None:
     """Run a query with typed columns and without: both have the same result."""
     found = []
     for reads_typed in (True, False):
-        context = make_context(property_types={}, reads_typed_columns=reads_typed)
+        context = make_context(reads_typed_columns=reads_typed)
         printed = print_select(query, context, ALL_ROWS)
         assert reads_typed or "properties_" not in printed.sql
         found.append(sorted(typed.run(printed), key=repr))

@@ -49,7 +49,26 @@ _NUMERIC = frozenset(
     if each.type is ValueType.NUMBER
     and not name.startswith(("count", "uniq", "retention"))
     and not name.startswith(("window", "sequence", "entropy", "cramers", "theils", "contingency"))
-) | {name for name in AGGREGATES if name.startswith(("quantile", "median"))}
+) | {
+    name
+    for name in AGGREGATES
+    if name.startswith(("quantile", "median", "sumCount", "histogram", "groupArrayMoving"))
+}
+# Those whose other arguments are numbers as well.
+_NUMERIC_THROUGHOUT = {
+    name
+    for name in AGGREGATES
+    if name.startswith(("covar", "corr", "rankCorr", "maxIntersections"))
+    or name.endswith(("Test", "Regression"))
+} | {
+    "analysisOfVariance",
+    "avgWeighted",
+    "boundingRatio",
+    "deltaSumTimestamp",
+    "exponentialMovingAverage",
+    "intervalLengthSum",
+    "largestTriangleThreeBuckets",
+}
 # Aggregate functions that accept times in whole seconds only.
 _SECOND_PRECISION = frozenset({"windowFunnel", "sequenceMatch", "sequenceCount",
                         "exponentialTimeDecayedAvg", "exponentialTimeDecayedSum"})  # fmt: skip
@@ -147,8 +166,9 @@ class CallPrinter(ConversionPrinter):
             piece = self.print_expr(each)
             if base in _SECOND_PRECISION and number == 0 and piece.type is ValueType.DATETIME:
                 piece = piece.with_sql(f"toDateTime({piece.sql})")
-            loose = piece.is_untyped and base in _NUMERIC and number == 0
-            printed.append(number_from_text(piece) if loose else piece.sql)
+            is_number = base in _NUMERIC_THROUGHOUT or (base in _NUMERIC and not number)
+            converts = piece.is_untyped and is_number
+            printed.append(number_from_text(piece) if converts else piece.sql)
         return ", ".join(printed)
 
     def _print_params(self, params: Sequence[Expr] | None) -> str:

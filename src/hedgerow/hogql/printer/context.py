@@ -1,9 +1,8 @@
 """The context of a printed query, and the state that its printers share."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
@@ -13,15 +12,6 @@ from hedgerow.hogql.printer.parameters import QueryParameters
 from hedgerow.hogql.typed_properties import PropertyColumns, StoredProperty
 from hedgerow.hogql.typed_sql import TypedSql, ValueType
 from hedgerow.lib.dates import parse_iso_date
-
-
-class PropertyType(StrEnum):
-    """The known type of a property. Properties without a known type are text."""
-
-    NUMERIC = "Numeric"
-    DATETIME = "DateTime"
-    BOOLEAN = "Boolean"
-    STRING = "String"
 
 
 def _no_cohort(_: int | str) -> Select | None:
@@ -50,7 +40,6 @@ def _no_action(_: int | str) -> Expr | None:
 class PrintContext:
     """The project, time and definitions that a query is printed for.
 
-    `property_types` maps "event", "person" and "group_0" to "group_4" to property types by name.
     `find_cohort` returns a query for the person ids of a cohort, by id or name, or None.
     `find_action` returns the condition for the events of an action, by id or name, or None.
     `find_flag` returns the values of a flag for the events of the project, or None.
@@ -61,14 +50,10 @@ class PrintContext:
     now: datetime
     timezone: str = "UTC"
     starts_weeks_on_monday: bool = False
-    property_types: Mapping[str, Mapping[str, PropertyType]] = field(default_factory=dict)
     find_cohort: Callable[[int | str], Select | None] = _no_cohort
     find_action: Callable[[int | str], Expr | None] = _no_action
     find_flag: Callable[[str], FlagTable | None] = _no_flag
     reads_typed_columns: bool = True
-
-    def property_type(self, owner: str, name: str) -> PropertyType:
-        return self.property_types.get(owner, {}).get(name, PropertyType.STRING)
 
     @cached_property
     def zone(self) -> ZoneInfo:
@@ -169,28 +154,13 @@ class PrinterState:
         self,
         base: str,
         keys: Sequence[str | int],
-        owner: str,
         stored: str | StoredProperty | None = None,
     ) -> TypedSql:
-        """Read a property: from where it is stored, or from JSON text. A first-level property may
-        have a known type."""
+        """Read a property: from where it is stored, or from JSON text."""
         if isinstance(stored, StoredProperty):
-            untyped = TypedSql(stored.text, ValueType.STRING, is_untyped=True, stored=stored)
-        else:
-            text = stored or self._extract_text(base, keys)
-            untyped = TypedSql(text, ValueType.STRING, is_untyped=True)
-        known = PropertyType.STRING
-        if len(keys) == 1 and isinstance(keys[0], str):
-            known = self.print_context.property_type(owner, keys[0])
-        match known:
-            case PropertyType.NUMERIC:
-                return TypedSql(number_from_text(untyped), ValueType.NUMBER)
-            case PropertyType.DATETIME:
-                return self.parse_time(untyped.sql)
-            case PropertyType.BOOLEAN:
-                return TypedSql(bool_from_text(untyped), ValueType.BOOL)
-            case _:
-                return untyped
+            return TypedSql(stored.text, ValueType.STRING, is_untyped=True, stored=stored)
+        text = stored or self._extract_text(base, keys)
+        return TypedSql(text, ValueType.STRING, is_untyped=True)
 
     def _extract_text(self, base: str, keys: Sequence[str | int]) -> str:
         path = ", ".join(

@@ -231,7 +231,7 @@ class ExpressionPrinter(MembershipPrinter):
         array, index = self.print_expr(node.array), self.print_expr(node.index)
         if array.type in (ValueType.PROPERTIES, ValueType.STRING):
             if isinstance(node.index, Constant) and isinstance(node.index.value, str | int):
-                return self.state.extract_property(array.sql, (node.index.value,), array.owner)
+                return self.state.extract_property(array.sql, (node.index.value,))
             key = to_text(index).sql
             return TypedSql(
                 f"JSONExtract({array.sql}, {key}, 'Nullable(String)')",

@@ -43,20 +43,20 @@ class LookupJoin:
     def print_column(self, name: str) -> str:
         return self._expose(f"{self._inner}.`{name}`")
 
-    def resolve_field(self, rest: Sequence[Link], owner: str = "") -> TypedSql | None:
+    def resolve_field(self, rest: Sequence[Link]) -> TypedSql | None:
         column = self.table.columns.get(str(rest[0]))
         if column is None or column.name == "project_id":
             return None
         inner = f"{self._inner}.`{column.name}`"
         if column.type is ValueType.PROPERTIES and len(rest) > 1:
-            piece = self._state.extract_property(inner, rest[1:], owner or column.owner)
+            piece = self._state.extract_property(inner, rest[1:])
             return piece.with_sql(self._expose(piece.sql))
         if len(rest) > 1:
             return None
         outer = self._expose(f"toNullable({inner})")
         if column.type is ValueType.DATETIME:
             return self._state.localize_time(outer, nullable=True)
-        return TypedSql(outer, column.type, nullable=True, owner=owner or column.owner)
+        return TypedSql(outer, column.type, nullable=True)
 
     def print_sql(self) -> str:
         columns = "".join(f", {sql} AS {name}" for sql, name in self._columns.items())
@@ -250,7 +250,7 @@ class StoredTable(TableSource):
         sql = self._read_column(column.name)
         if column.type is ValueType.DATETIME:
             return self._state.localize_time(sql)
-        return TypedSql(sql, column.type, nullable=False, owner=column.owner)
+        return TypedSql(sql, column.type, nullable=False)
 
     def _resolve_part(self, column: TableColumn, rest: Sequence[Link]) -> TypedSql | None:
         if not rest:
@@ -263,11 +263,11 @@ class StoredTable(TableSource):
             stored = self._state.find_stored_property(self._alias, typed, rest)
         if stored is None:
             text = self._read_column(column.name)
-            return self._state.extract_property(text, rest, column.owner)
+            return self._state.extract_property(text, rest)
         for sql in [stored] if isinstance(stored, str) else stored.subcolumns:
             if sql not in self._read:
                 self._read[sql] = self._state.new_name("c")
-        return self._state.extract_property("", rest, column.owner, stored)
+        return self._state.extract_property("", rest, stored)
 
     def _person_id(self) -> str:
         """Return the current person: distinct ids that were merged into another person are looked
@@ -310,7 +310,7 @@ class StoredTable(TableSource):
         joined = self._get_join(f"group_{number}")
         joined.key, joined.table, joined.on = "group_key", GROUPS, key
         joined.condition = f"group_type_index = {number}"
-        return joined.resolve_field(rest, owner=f"group_{number}")
+        return joined.resolve_field(rest)
 
     def _get_join(self, name: str) -> LookupJoin:
         if name not in self._joins:
@@ -386,7 +386,7 @@ def descend(state: PrinterState, piece: TypedSql, rest: Sequence[Link]) -> Typed
     if not rest:
         return piece
     if piece.type in (ValueType.PROPERTIES, ValueType.STRING):
-        return state.extract_property(piece.sql, rest, piece.owner)
+        return state.extract_property(piece.sql, rest)
     if piece.type is not ValueType.UNKNOWN:
         raise HogQLError(f"A value of type {piece.type} has no field {quote(str(rest[0]))}")
     sql = piece.sql
