@@ -68,7 +68,7 @@ def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator["ClickHouse
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> "DatabaseLocation":
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["DatabaseLocation"]:
     """An empty state database. Tests with this fixture run on both engines."""
     url = ""
     if request.param == "postgresql":
@@ -76,7 +76,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> "DatabaseLocation":
     made: DatabaseLocation = import_module("hedgerow.storage.connect").DatabaseLocation(
         url=url, path=tmp_path / "hedgerow.db", timeout_s=20, pool_size=5
     )
-    return made
+    yield made
+    if url:
+        request.getfixturevalue("postgres").drop_database(url)
 
 
 @pytest.fixture(scope="session")

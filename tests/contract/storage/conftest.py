@@ -177,15 +177,17 @@ def prepared_database(postgres: PostgresTestServer) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def prepared_location(request: pytest.FixtureRequest, tmp_path: Path) -> DatabaseLocation:
+def prepared_location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DatabaseLocation]:
     """The location of a copy of a prepared database: preparing one is slow."""
     place = DatabaseLocation(url="", path=tmp_path / "hedgerow.db", timeout_s=20, pool_size=5)
     if request.param == "sqlite":
         shutil.copyfile(request.getfixturevalue("prepared_file"), place.path)
-        return place
+        yield place
+        return
     postgres: PostgresTestServer = request.getfixturevalue("postgres")
     url = postgres.create_database(like=request.getfixturevalue("prepared_database"))
-    return replace(place, url=url)
+    yield replace(place, url=url)
+    postgres.drop_database(url)
 
 
 @pytest.fixture

@@ -54,8 +54,6 @@ MAX_IDS_PER_STATEMENT = 2_500
 MAX_BLOCK_BYTES = 8 << 20
 # A partition with more parts than this is merged explicitly.
 MAX_PARTS = 50
-# The embedded engine removes so many merged parts in one thread.
-MAX_PARTS_PER_REMOVAL = 1_000_000
 MAX_LISTED_PARTS = 5
 
 # How many bytes of UUIDs are read at a time when the filter is loaded.
@@ -250,8 +248,6 @@ class ClickHouseEventStore(CountableEvents):
             _log.warning("replicas of persons were damaged and are built again")
         layout = prepare_tables(client, is_only_user=self._pool.is_embedded)
         self._is_moved = _has_moved(client, layout)
-        if self._pool.is_embedded:
-            _limit_threads(client)
         self._report_set_aside(client)
         return layout
 
@@ -512,14 +508,6 @@ def _shorten_problem(problem: str) -> str:
 
 def _has_moved(client: Client, layout: TableLayout) -> bool:
     return layout.has_typed_columns and not count_unfilled_rows(client, layout)
-
-
-def _limit_threads(client: Client) -> None:
-    """Remove merged parts in one thread. Above 100 parts the engine starts 128 threads, which it
-    keeps for good, with their memory."""
-    setting = f"concurrent_part_removal_threshold = {MAX_PARTS_PER_REMOVAL}"
-    for table in (TABLE, *replica_schema.TABLES):
-        client.command(f"ALTER TABLE {table} MODIFY SETTING {setting}")
 
 
 def _find_stored(client: Client, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:

@@ -112,6 +112,15 @@ def build_server_ddl() -> list[str]:
     return [f"CREATE TABLE IF NOT EXISTS {TABLE} {_BODY}\nENGINE = MergeTree\n{layout}"]
 
 
+def build_typed_server_ddl() -> str:
+    """Build the DDL for a table that has typed columns from its start: adding them takes twice as
+    long. Servers before ClickHouse 25.8 refuse it."""
+    (plain,) = build_server_ddl()
+    added = ",\n    ".join(typed_columns.build_column_ddl())
+    typed = plain.replace(f"{_MATERIALISED},", f"{_MATERIALISED},\n    {added},", 1)
+    return f"{typed}, {typed_columns.WRITE_SETTINGS}"
+
+
 def build_cluster_upgrade_ddl(cluster: str) -> list[str]:
     """Build the DDL that adds typed columns to the tables of a cluster."""
     on_cluster = f" ON CLUSTER '{cluster}'"

@@ -1,6 +1,7 @@
 """Which table holds the events: one of this server, or one of each shard of a cluster."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -11,7 +12,16 @@ from hedgerow.errors import Unavailable
 from hedgerow.storage.events import replica_schema, typed_columns
 from hedgerow.storage.events.clickhouse import fetch_rows
 from hedgerow.storage.events.granules import has_small_granules, replace_coarse_table
-from hedgerow.storage.events.schema import SHARD_TABLE, TABLE, build_server_ddl
+from hedgerow.storage.events.schema import (
+    SHARD_TABLE,
+    TABLE,
+    build_server_ddl,
+    build_typed_server_ddl,
+)
+
+# The embedded engine removes merged parts in one thread. Above 100 parts it would start 128
+# threads, which it keeps for good, with their memory.
+EMBEDDED_SETTING = "concurrent_part_removal_threshold = 1000000"
 
 _log = structlog.get_logger("hedgerow.events")
 
@@ -61,19 +71,38 @@ def find_layout(client: Client) -> TableLayout | None:
 
 def prepare_tables(client: Client, *, is_only_user: bool = False) -> TableLayout:
     """Create missing tables. Only `hedgerow migrate --clickhouse-cluster` creates a cluster's.
-    The only user of an older table replaces it."""
+    The only user of an embedded engine replaces an older table."""
     found = find_layout(client)
     if found is not None and found.cluster:
         return found
+    own_setting = f", {EMBEDDED_SETTING}" if is_only_user else ""
+    if found is None:
+        with suppress(DatabaseError):  # see _add_typed_columns
+            client.command(build_typed_server_ddl() + own_setting)
     for statement in [*build_server_ddl(), *replica_schema.build_server_ddl()]:
-        client.command(statement)
-    if found is None or not found.has_typed_columns:
+        client.command(statement + own_setting)
+    is_typed = found is not None and found.has_typed_columns
+    if not is_typed and not _has_typed_columns(client):
         _add_typed_columns(client)
-    if is_only_user and found is not None and not found.has_small_granules:
-        replace_coarse_table(client)
+    if is_only_user:
+        if found is not None and not found.has_small_granules:
+            replace_coarse_table(client)
+        _change_embedded_setting(client)
     layout = find_layout(client)
     assert layout is not None
     return layout
+
+
+def _change_embedded_setting(client: Client) -> None:
+    """Change the setting of tables of older versions. Each change takes as long as creating the
+    table."""
+    sql = """
+        SELECT name FROM system.tables WHERE database = currentDatabase()
+        AND name IN {tables:Array(String)} AND position(engine_full, {setting:String}) = 0
+    """
+    params = {"tables": [TABLE, *replica_schema.TABLES], "setting": EMBEDDED_SETTING}
+    for row in fetch_rows(client, sql, params):
+        client.command(f"ALTER TABLE {row['name']} MODIFY SETTING {EMBEDDED_SETTING}")
 
 
 def _add_typed_columns(client: Client) -> None:

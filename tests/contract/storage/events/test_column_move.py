@@ -1,6 +1,7 @@
 """Events of an older version get typed columns while the store is in use."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +32,11 @@ COUNT = (
     "SELECT count() AS events, countIf(properties_other.plan.:String = '=pro') AS plans FROM events"
 )
 OWN_TABLES = "FROM system.tables WHERE database = currentDatabase() AND name"
+DEFINITIONS = """
+    SELECT name, type, default_kind, default_expression, compression_codec FROM system.columns
+    WHERE database = currentDatabase() AND table = 'events' ORDER BY position
+"""
+ENGINE = f"SELECT engine_full {OWN_TABLES} = 'events'"
 STATEMENT = f"SELECT create_table_query AS statement {OWN_TABLES} = 'events'"
 TIMEOUT_S = 60
 
@@ -95,6 +101,25 @@ async def test_older_events_are_moved_and_readable_throughout(
         assert not findings.unmoved
     finally:
         await store.close()
+
+
+async def test_an_older_table_gets_the_columns_and_settings_of_a_new_one(
+    old_store: EventStoreLocation, tmp_path: Path, clickhouse: ClickHouseTestServer
+) -> None:
+    url = clickhouse.create_database() if old_store.url else ""
+    tables = []
+    for location in (old_store, replace(old_store, url=url, folder=tmp_path / "new")):
+        store = open_event_store(location)
+        try:
+            columns = await store.query(DEFINITIONS, {}, max_rows=100, timeout_s=TIMEOUT_S)
+            (row,) = await store.query(ENGINE, {}, max_rows=1, timeout_s=TIMEOUT_S)
+        finally:
+            await store.close()
+        engine, _, settings = row["engine_full"].partition(" SETTINGS ")
+        tables.append((columns, engine, sorted(settings.split(", "))))
+    older, new = tables
+    assert older == new
+    assert [column["name"] for column in new[0]][-4:] == typed_columns.list_column_names()
 
 
 async def test_a_move_continues_after_a_kill(old_store: EventStoreLocation) -> None:

@@ -4,7 +4,12 @@ import pytest
 
 from hedgerow.errors import Invalid
 from hedgerow.events.model import Event
-from hedgerow.storage.events.schema import COLUMNS, build_cluster_ddl, build_server_ddl
+from hedgerow.storage.events.schema import (
+    COLUMNS,
+    build_cluster_ddl,
+    build_server_ddl,
+    build_typed_server_ddl,
+)
 
 
 def test_columns_match_the_fields_of_an_event() -> None:
@@ -35,7 +40,7 @@ def test_cluster_replicates_shards_and_distributes_events_by_uuid() -> None:
 
 
 def test_every_statement_is_idempotent() -> None:
-    for statement in [*build_server_ddl(), *build_cluster_ddl("main")]:
+    for statement in [*build_server_ddl(), build_typed_server_ddl(), *build_cluster_ddl("main")]:
         assert "IF NOT EXISTS" in statement
 
 
