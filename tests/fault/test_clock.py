@@ -1,6 +1,7 @@
 """A clock that is set back or forward, while the service runs or not, stops nothing."""
 
 import os
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.support.receiver import PlannedResponse, Receiver
 HOUR_S = 3600
 RECORDS = "/api/projects/1/pipeline_destination_configs/"
 EVENTS = 8
+# A clock that was set back is noticed within a second, on PostgreSQL within another one.
+NOTICED_S = 4
 
 
 @pytest.fixture
@@ -115,3 +118,29 @@ def test_a_clock_that_is_set_stops_no_destination(
             wait_for(lambda: count_received(receiver, "stopped") == EVENTS, at_most_s=60)
             wait_for(lambda: client.get(f"{path}deliveries/").json()["count"] == 0, at_most_s=60)
             assert client.get(f"{path}metrics/").json()["delivered"] == 4 * EVENTS
+
+
+def deliver_what_was_accepted_before_the_correction(
+    clock: ShiftedClock, client: httpx.Client, receiver: Receiver, name: str
+) -> None:
+    """The clock is an hour behind. The events are routed after it is corrected."""
+    time.sleep(NOTICED_S)
+    capture(client, name)
+    clock.set(0)
+    wait_for(lambda: count_received(receiver, name) == EVENTS, at_most_s=60)
+
+
+def test_events_accepted_before_the_clock_is_corrected_are_delivered(
+    clock: ShiftedClock, tmp_path: Path, settings: dict[str, str]
+) -> None:
+    with Receiver() as receiver:
+        with LiveServer(tmp_path / "data", **settings) as server, server.client() as client:
+            add_destination(client, receiver.url)
+            set_clock(clock, client, -HOUR_S)
+            deliver_what_was_accepted_before_the_correction(clock, client, receiver, "running")
+            set_clock(clock, client, 0)
+            add_destination(client, receiver.url)
+        clock.set(-HOUR_S)
+        with LiveServer(tmp_path / "data", **settings) as server, server.client() as client:
+            set_clock(clock, client, -HOUR_S)
+            deliver_what_was_accepted_before_the_correction(clock, client, receiver, "started")

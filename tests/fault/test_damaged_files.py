@@ -137,6 +137,13 @@ def test_the_reason_why_the_engine_cannot_open_its_folder_is_named(
     assert (status, "events.sql" in problems) == (1, True), problems
 
 
+def test_a_removed_event_store_is_not_taken_for_a_new_one(folder: Path, tmp_path: Path) -> None:
+    copy_data(folder, tmp_path / "data")
+    shutil.rmtree(tmp_path / "data" / "events")
+    status, problems = doctor(tmp_path / "data")
+    assert (status, "events has no event store" in problems) == (1, True), problems
+
+
 def find_replicas(data: Path) -> Path:
     """Return the only part of the table of persons."""
     (part,) = (data / "events/chdb/data/hedgerow/persons").resolve().glob("all_*")

@@ -418,10 +418,10 @@ def _build_delivery_tasks(container: Container) -> list[PeriodicTask]:
 
     watch = ClockWatch(utc_now, time.monotonic)
 
-    async def shorten_waits() -> None:
-        newest = await delivery.records.find_last_failure() if watch.is_new else None
+    async def follow_set_back_clock() -> None:
+        newest = await delivery.records.find_newest_time() if watch.is_new else None
         if watch.was_set_back(newest):
-            await delivery.records.shorten_waits(utc_now())
+            await delivery.records.follow_set_back_clock(utc_now())
 
     notifier = delivery.notifier
     return [
@@ -451,9 +451,9 @@ def _build_delivery_tasks(container: Container) -> list[PeriodicTask]:
             run=delivery.deliverer.renew_leases,
         ),
         PeriodicTask(
-            name="shorten waits after the clock was set back",
+            name="follow a clock that was set back",
             interval_s=CHECK_INTERVAL_S,
-            run=shorten_waits,
+            run=follow_set_back_clock,
         ),
         PeriodicTask(name="delete old deliveries", interval_s=HOUR_S, run=delete_old),
         PeriodicTask(

@@ -348,13 +348,15 @@ class DeliveryStore(Protocol):
         """Store the outcome of a round in one transaction."""
         ...
 
-    async def find_last_failure(self) -> datetime | None:
-        """Return when the newest log line was written: one for each failed round."""
+    async def find_newest_time(self) -> datetime:
+        """Return when the newest log line was written, one for each failed round, or when a
+        destination was last enabled or disabled, if that is later."""
         ...
 
-    async def shorten_waits(self, now: datetime) -> None:
-        """Let no retry and no pause last longer than it may after its failures. They do if the
-        clock was set back; a longer wait that a destination asked for is given up as well."""
+    async def follow_set_back_clock(self, now: datetime) -> None:
+        """Let no retry and no pause last longer than it may after its failures; a longer wait that
+        a destination asked for is given up as well. Move the times in the future at which
+        destinations were enabled or disabled into the past."""
         ...
 
     async def expire_old(self, ages: RetentionPeriods, now: datetime) -> None:

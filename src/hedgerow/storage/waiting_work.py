@@ -14,6 +14,7 @@ from hedgerow.storage.deliveries.backlogs import read_backlogs
 from hedgerow.storage.tables import (
     delivery_leases,
     destination_states,
+    event_definitions,
     pipeline_jobs,
     pipeline_records,
 )
@@ -50,6 +51,12 @@ def read_waiting_events(connection: Connection) -> WaitingEvents:
         number=sum(number or 0 for number, _ in counts),
         oldest_ms=min((oldest for _, oldest in counts if oldest is not None), default=None),
     )
+
+
+def has_counted_events(connection: Connection) -> bool:
+    """Return whether events of the last 30 days are known by name."""
+    counted = select(event_definitions.c.id).where(event_definitions.c.volume_30_day > 0).limit(1)
+    return connection.execute(counted).first() is not None
 
 
 def read_record_health(connection: Connection) -> Sequence[RecordHealth]:

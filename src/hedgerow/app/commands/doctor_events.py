@@ -76,7 +76,7 @@ def _check_inbox_stream(settings: Settings) -> CheckResult:
 def check_event_store(settings: Settings) -> Iterator[CheckResult]:
     """Check tables and files, in the running service if it has the store open."""
     if not has_event_store(event_store_location(settings)):
-        yield CheckResult("ok", "event store", "no event was stored yet")
+        yield CheckResult("ok", "event store", "no event is stored")
         return
     try:
         findings = asyncio.run(_find_problems(settings))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -50,6 +50,7 @@ from hedgerow.storage.engine.database import Database, PreparedQuery
 from hedgerow.storage.engine.leases import Leases
 from hedgerow.storage.pipelines import notifications
 from hedgerow.storage.pipelines.jobs import release_replays
+from hedgerow.storage.pipelines.records import find_newest_switch_ms
 from hedgerow.storage.projects import activity
 from hedgerow.storage.tables import deliveries as table
 from hedgerow.storage.tables import delivery_leases, delivery_logs, destination_states
@@ -267,12 +268,17 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
         if entries:
             await self._database.write(partial(remove_reasons, entries=entries))
 
-    async def find_last_failure(self) -> datetime | None:
+    async def find_newest_time(self) -> datetime:
         newest = select(delivery_logs.c.created_at).order_by(delivery_logs.c.id.desc()).limit(1)
-        return await self._database.read(lambda connection: connection.execute(newest).scalar())
 
-    async def shorten_waits(self, now: datetime) -> None:
-        await retention.shorten_waits(self._database, now)
+        def find(connection: Connection) -> datetime:
+            switched_at = datetime.fromtimestamp(find_newest_switch_ms(connection) / 1000, UTC)
+            return max(connection.execute(newest).scalar() or switched_at, switched_at)
+
+        return await self._database.read(find)
+
+    async def follow_set_back_clock(self, now: datetime) -> None:
+        await retention.follow_set_back_clock(self._database, now)
 
     async def expire_old(self, periods: RetentionPeriods, now: datetime) -> None:
         await retention.apply_retention(self._database, periods, now)

@@ -24,6 +24,7 @@ from hedgerow.storage.deliveries.logs import delete_old_log_lines
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.pipelines import transformation_counts
+from hedgerow.storage.pipelines.records import date_back_switches
 from hedgerow.storage.tables import deliveries, delivery_logs
 
 BATCH_SIZE = 500
@@ -79,7 +80,7 @@ _SHORTEN_NOTIFICATIONS = (
 )
 
 
-async def shorten_waits(database: Database, now: datetime) -> None:
+async def follow_set_back_clock(database: Database, now: datetime) -> None:
     now_ms = int(now.timestamp() * 1000)
 
     def shorten_retries(id: RecordId, connection: Connection) -> int:
@@ -91,6 +92,7 @@ async def shorten_waits(database: Database, now: datetime) -> None:
         bulk.execute(connection, _SHORTEN_PAUSES, now_ms, now_ms)
         bulk.execute(connection, _SHORTEN_NOTIFICATIONS, now_ms, now_ms)
 
+    await database.write(partial(date_back_switches, now=now))
     await database.write(shorten_others)
     for id in await _list_records(database, deliveries.c.record_id):
         await _repeat_until_done(database, partial(shorten_retries, id))

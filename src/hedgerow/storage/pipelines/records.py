@@ -38,6 +38,8 @@ from hedgerow.storage.tables import pipeline_records as table
 TOPIC = "records:"
 # Enough to cover the acceptance times of all events that are still being processed.
 MAX_SWITCHES = 20
+# A clock that was set back is noticed within this time, also while the database is busy.
+NOTICED_WITHIN_MS = 60_000
 # Up to this many projects, fetch generations one by one.
 SINGLE_LOOKUP_LIMIT = 4
 
@@ -386,6 +388,38 @@ def _append_switch(connection: Connection, record: Record) -> list[int]:
     if before.enabled != record.enabled:
         switches.append(_to_ms(record.updated_at))
     return switches[-MAX_SWITCHES:]
+
+
+def find_newest_switch_ms(connection: Connection) -> int:
+    """Return when a record was last enabled or disabled, 0 if none was."""
+    rows = connection.execute(select(table.c.switches).where(table.c.switches.is_not(None)))
+    return max((switch for row in rows for switch in row.switches or ()), default=0)
+
+
+def date_back_switches(connection: Connection, now: datetime) -> None:
+    """Move the switches that are in the future before the events that were accepted since the
+    clock was set back: they happened earlier. Otherwise these events would miss a destination if
+    they are routed after the clock is set forward again."""
+    columns = select(table.c.id, table.c.project_id, table.c.switches)
+    found = connection.execute(columns.where(table.c.switches.is_not(None))).all()
+    late = {row.project_id for row in found if any(each > _to_ms(now) for each in row.switches)}
+    for project_id in sorted(late):
+        try:
+            lock_project(connection, project_id)
+        except NotFound:  # it is being deleted
+            continue
+        for row in connection.execute(columns.where(table.c.project_id == project_id)).all():
+            switches = _date_back(row.switches or (), _to_ms(now))
+            change = update(table).where(table.c.id == row.id).values(switches=switches)
+            connection.execute(change)
+        generations.advance(connection, _topic(project_id))
+
+
+def _date_back(switches: Sequence[int], now_ms: int) -> list[int]:
+    """Keep their order: those in the future come after all others."""
+    past = [each for each in switches if each <= now_ms]
+    moved = max(now_ms - NOTICED_WITHIN_MS, *past, 0)
+    return [*past, *(moved for _ in switches[len(past) :])]
 
 
 def _to_ms(moment: datetime) -> int:
