@@ -21,6 +21,8 @@ DEFAULT_STREAM = "hedgerow"
 MIN_MAX_PAYLOAD = 4 << 20
 CONNECT_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 5.0
+# Closing waits for the server to read what was sent before.
+CLOSE_TIMEOUT_S = 3.0
 STREAM_NOT_FOUND = 10059
 MESSAGE_NOT_FOUND = 10037
 
@@ -75,9 +77,10 @@ class JetStreamConnection:
         async def note_error(error: Exception) -> None:
             _log.debug("nats", error=str(error))
 
+        self._nats = nats.NATS()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                self._nats = await nats.connect(
+                await self._nats.connect(
                     self._servers,
                     name="hedgerow inbox",
                     allow_reconnect=False,
@@ -87,7 +90,11 @@ class JetStreamConnection:
                     error_cb=note_error,
                 )
         except (OSError, TimeoutError, nats.errors.Error) as error:
+            await self.close()
             raise StreamError(f"NATS cannot be reached: {error or type(error).__name__}") from error
+        except asyncio.CancelledError:
+            await self.close()
+            raise
         if self.max_payload < MIN_MAX_PAYLOAD:
             await self.close()
             raise StreamError(
@@ -98,7 +105,8 @@ class JetStreamConnection:
     async def close(self) -> None:
         if self._nats is not None:
             with suppress(OSError, TimeoutError, import_package("nats").errors.Error):
-                await self._nats.close()
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._nats.close()
 
     async def request(
         self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
