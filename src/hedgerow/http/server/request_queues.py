@@ -14,7 +14,7 @@ from time import perf_counter
 # Start handlers for this long, then read from the connections again.
 SLICE_S = 0.01
 # While requests on open connections are refused: reading and refusing evict from the CPU cache what
-# handlers need, so that it pays to do both less often. It delays refusals, not health checks.
+# handlers need, so that it pays to do both less often. All that is read waits longer for it.
 REFUSING_SLICE_S = 0.02
 # Handlers of probes and of the API run in tasks after the slice, so that it does not measure their
 # time. So many of each may start in a slice.

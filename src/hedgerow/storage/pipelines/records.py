@@ -410,8 +410,9 @@ def date_back_switches(connection: Connection, now: datetime) -> None:
             continue
         for row in connection.execute(columns.where(table.c.project_id == project_id)).all():
             switches = _date_back(row.switches or (), _to_ms(now))
-            change = update(table).where(table.c.id == row.id).values(switches=switches)
-            connection.execute(change)
+            if switches != list(row.switches or ()):
+                change = update(table).where(table.c.id == row.id).values(switches=switches)
+                connection.execute(change)
         generations.advance(connection, _topic(project_id))
 
 
