@@ -142,6 +142,13 @@ def test_a_removed_event_store_is_not_taken_for_a_new_one(folder: Path, tmp_path
     shutil.rmtree(tmp_path / "data" / "events")
     status, problems = doctor(tmp_path / "data")
     assert (status, "events has no event store" in problems) == (1, True), problems
+    done = run_in_process("doctor", data=tmp_path / "data")
+    assert done.stdout.count(" event store: ") == 1, "it is not ok in another line"
+    with LiveServer(tmp_path / "data") as server:
+        wait_for(lambda: "events were captured, but their folder is missing" in server.errors, 20)
+    (tmp_path / "data" / "events" / "chdb").mkdir(parents=True)
+    status, problems = doctor(tmp_path / "data")
+    assert (status, "but the event store has no tables" in problems) == (1, True), problems
 
 
 def find_replicas(data: Path) -> Path:

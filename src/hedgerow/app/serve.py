@@ -15,11 +15,17 @@ from hedgerow.app.background_tasks import (
     build_worker_tasks,
 )
 from hedgerow.app.container import Container, build_container
+from hedgerow.app.event_store import event_store_location
 from hedgerow.app.http.edge import HttpEdge, build_http
 from hedgerow.app.periodic_tasks import PeriodicTask, run_tasks
 from hedgerow.app.pipelines import register_components
 from hedgerow.app.startup import DATABASE, wait_for_database
-from hedgerow.app.state import WRONG_ENCRYPTION_KEY, choose_initial_keys, state_location
+from hedgerow.app.state import (
+    WRONG_ENCRYPTION_KEY,
+    choose_initial_keys,
+    events_folder,
+    state_location,
+)
 from hedgerow.http.server.gateway import FastHandler
 from hedgerow.http.server.health import STOPPING, Readiness
 from hedgerow.http.server.metrics import Metrics
@@ -29,9 +35,16 @@ from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.settings import Settings
 from hedgerow.storage.backup import encryption_check
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
+from hedgerow.storage.connect import create_sync_engine, has_event_store
 from hedgerow.storage.migrations.apply import prepare_database
+from hedgerow.storage.waiting_work import must_have_stored_events
 
 T = TypeVar("T")
+
+LOST_EVENT_STORE = (
+    "events were captured, but their folder is missing: stop the service and put it back, or "
+    "restore a backup"
+)
 
 _log = structlog.get_logger("hedgerow")
 
@@ -119,6 +132,10 @@ async def _run(
             "checking the encryption key",
         ):
             _log.error(WRONG_ENCRYPTION_KEY)
+        if await wait_for(
+            lambda: run_in_thread(lambda: _is_event_store_lost(settings)), "checking the events"
+        ):
+            _log.error(LOST_EVENT_STORE, folder=str(events_folder(settings)))
     except Exception as error:  # noqa: BLE001 - reported to the caller, who ends the process
         events.failed(error)
         return
@@ -126,6 +143,14 @@ async def _run(
     readiness.fallback = {}
     events.ready(keys if is_new else None)
     await run_tasks(tasks, container.task_health)
+
+
+def _is_event_store_lost(settings: Settings) -> bool:
+    """Return whether events were stored and the folder of the event store is gone."""
+    if has_event_store(event_store_location(settings)):
+        return False
+    with create_sync_engine(state_location(settings)).connect() as connection:
+        return must_have_stored_events(connection)
 
 
 async def _add_fallback(

@@ -53,8 +53,11 @@ def read_waiting_events(connection: Connection) -> WaitingEvents:
     )
 
 
-def has_counted_events(connection: Connection) -> bool:
-    """Return whether events of the last 30 days are known by name."""
+def must_have_stored_events(connection: Connection) -> bool:
+    """Return whether the event store has events, as far as the database knows: it counts them by
+    name, also those that still wait to be stored."""
+    if read_waiting_events(connection).number:
+        return False
     counted = select(event_definitions.c.id).where(event_definitions.c.volume_30_day > 0).limit(1)
     return connection.execute(counted).first() is not None
 

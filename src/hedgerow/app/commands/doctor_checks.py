@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from sqlalchemy import Connection, func, select
 
 from hedgerow.app.commands.doctor import CheckResult, Verdict
-from hedgerow.app.event_store import event_store_location
 from hedgerow.app.state import events_folder
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.text import truncate
 from hedgerow.plugin.component import Family
 from hedgerow.settings import Settings
-from hedgerow.storage.connect import has_event_store
 from hedgerow.storage.events.folder_lock import is_locked
 from hedgerow.storage.ingestion.project_backlogs import count_waiting
 from hedgerow.storage.projects.deletions import read_unpurged
@@ -20,7 +18,6 @@ from hedgerow.storage.waiting_work import (
     RecordHealth,
     count_open_jobs,
     has_active_lease,
-    has_counted_events,
     read_record_health,
     read_waiting_events,
 )
@@ -59,7 +56,6 @@ class _WorkloadChecks:
     def run(self) -> Iterator[CheckResult]:
         yield self._check_dead_letters()
         yield self._check_inbox()
-        yield from self._check_lost_event_store()
         yield self._check_jobs()
         yield from self._check_project_deletions()
         yield from self._check_records()
@@ -96,16 +92,6 @@ class _WorkloadChecks:
             most = f", most of them of project {project_id}"
         limit = self._settings.inbox_max_events
         return f"{most}. At {limit} (HEDGEROW_INBOX_MAX_EVENTS) clients get 503"
-
-    def _check_lost_event_store(self) -> Iterator[CheckResult]:
-        """The database knows how many events of each name were stored. It learns of those that
-        wait for the event store as well."""
-        location = event_store_location(self._settings)
-        if has_event_store(location) or read_waiting_events(self._connection).number:
-            return
-        if has_counted_events(self._connection):
-            detail = f"events were captured, but {location.folder} has no event store. Restore it"
-            yield CheckResult("problem", "event store", f"{detail} from a backup.")
 
     def _check_jobs(self) -> CheckResult:
         count = count_open_jobs(self._connection)

@@ -29,11 +29,14 @@ NATS_MODULE = "hedgerow.storage.ingestion.nats_connection"
 NO_TABLES = {f"table {name}" for name in (schema.TABLE, *replica_schema.TABLES)}
 
 
-def check_events(settings: Settings, *, server: bool = False) -> Iterator[CheckResult]:
-    """With `server`, also check the ClickHouse server, which creates a table for this time."""
+def check_events(
+    settings: Settings, *, must_have_events: bool, server: bool = False
+) -> Iterator[CheckResult]:
+    """With `must_have_events`, an event store without tables is a lost one. With `server`, also
+    check the ClickHouse server, which creates a table for this time."""
     if settings.inbox_url:
         yield _check_inbox_stream(settings)
-    yield from check_event_store(settings)
+    yield from _check_event_store(settings, must_have_events=must_have_events)
     if server:
         yield from _check_server(settings)
 
@@ -73,10 +76,14 @@ def _check_inbox_stream(settings: Settings) -> CheckResult:
     return CheckResult("problem", check, detail)
 
 
-def check_event_store(settings: Settings) -> Iterator[CheckResult]:
+def _check_event_store(settings: Settings, *, must_have_events: bool) -> Iterator[CheckResult]:
     """Check tables and files, in the running service if it has the store open."""
-    if not has_event_store(event_store_location(settings)):
-        yield CheckResult("ok", "event store", "no event is stored")
+    location = event_store_location(settings)
+    if not has_event_store(location):
+        if must_have_events:
+            yield _describe_lost_store(f"{location.folder} has no event store")
+        else:
+            yield CheckResult("ok", "event store", "no event is stored")
         return
     try:
         findings = asyncio.run(_find_problems(settings))
@@ -86,6 +93,8 @@ def check_event_store(settings: Settings) -> Iterator[CheckResult]:
     unmoved, problem = findings.pop("unmoved", 0), findings.pop("move_problem", "")
     replicas = {name: findings.pop(name, ()) for name in REPLICA_FINDINGS}
     problems = [*_describe_findings(**findings), *_describe_replicas(**replicas)]
+    if must_have_events and set(findings["missing"]) == NO_TABLES:
+        problems = [_describe_lost_store("the event store has no tables")]
     yield from problems
     if unmoved:
         yield _describe_move(unmoved, problem)
@@ -104,6 +113,11 @@ async def _find_problems(settings: Settings) -> dict[str, Any]:
         return dict(await request_from_service(place.folder, StoreAction.CHECK, {}))
     finally:
         await events.close()
+
+
+def _describe_lost_store(reason: str) -> CheckResult:
+    detail = f"events were captured, but {reason}. Restore it from a backup."
+    return CheckResult("problem", "event store", detail)
 
 
 def _describe_move(unmoved: int, problem: str) -> CheckResult:

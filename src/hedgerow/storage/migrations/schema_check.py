@@ -31,11 +31,13 @@ _POSTGRES_TRIGGERS = """
 @dataclass(frozen=True, slots=True, order=True)
 class SchemaObject:
     """A part of the schema. `name` is the column, or the name of an index or trigger, or the
-    columns of a unique constraint, whose name the engines choose."""
+    columns of a unique constraint, whose name the engines choose. `columns` are those of an index
+    as far as they are no expressions."""
 
     kind: str
     table: str
     name: str = ""
+    columns: str = ""
 
     def __str__(self) -> str:
         match self.kind:
@@ -45,7 +47,8 @@ class SchemaObject:
                 return f"column {self.table}.{self.name}"
             case "unique constraint":
                 return f"unique constraint on {self.table} ({self.name})"
-        return f"{self.kind} {self.name} on {self.table}"
+        columns = f" ({self.columns})" if self.columns else ""
+        return f"{self.kind} {self.name} on {self.table}{columns}"
 
 
 def check_columns(connection: Connection) -> None:
@@ -116,7 +119,8 @@ def _read_indexes(connection: Connection) -> Iterator[SchemaObject]:
             # PostgreSQL has an index for each unique constraint.
             if not index.get("duplicates_constraint"):
                 kind = "unique index" if index["unique"] else "index"
-                yield SchemaObject(kind, table, index["name"] or "")
+                columns = ", ".join(name for name in index["column_names"] if name)
+                yield SchemaObject(kind, table, index["name"] or "", columns)
     for (_, table), constraints in found.get_multi_unique_constraints().items():
         for constraint in constraints:
             names = ", ".join(constraint["column_names"])

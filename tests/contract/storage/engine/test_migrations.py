@@ -214,9 +214,13 @@ def test_a_missing_part_of_the_schema_is_named(
     prepare_database(place, FIRST, lambda: NOW)
     run_sql(place, "DROP INDEX inbox_by_bucket")
     run_sql(place, "DROP INDEX flags_by_key")
+    run_sql(place, "CREATE UNIQUE INDEX flags_by_key ON flags (id)")
     run_sql(place, f"DROP TRIGGER mirror_ending{'' if place.is_sqlite else ' ON persons'}")
-    indexes = ["index inbox_by_bucket on inbox", "unique index flags_by_key on flags"]
-    assert missing_in(place) == [indexes[0], "trigger mirror_ending on persons", indexes[1]]
+    assert missing_in(place) == [
+        "index inbox_by_bucket on inbox (bucket, id)",
+        "trigger mirror_ending on persons",
+        "unique index flags_by_key on flags (project_id, key)",
+    ]
     prepare_database(place, FIRST, lambda: NOW)
     run_sql(place, "ALTER TABLE surveys DROP COLUMN archived")
     run_sql(place, "DROP TABLE cookieless_salts")
