@@ -97,6 +97,29 @@ def test_queries_of_a_damaged_part_get_503_until_it_is_moved_away(
         wait_for(lambda: count(client) == 1, at_most_s=60)
 
 
+def test_events_are_stored_although_a_part_is_damaged(folder: Path, tmp_path: Path) -> None:
+    """Before, the look-up of stored events failed, so that nothing was stored or delivered."""
+    data = tmp_path / "data"
+    part = copy_data(folder, data)
+    with LiveServer(data) as server, server.client() as client:
+        sql = "SELECT toString(max(uuid)), max(timestamp) FROM events"
+        known, start = query(client, sql).json()["results"][0]
+    later = f"SELECT count() FROM events WHERE timestamp > toDateTime64('{start}', 6)"
+    flip(part / "data.bin")
+    with LiveServer(data) as server, server.client() as client:
+        send(client, 2)
+        wait_for(lambda: query(client, later).json().get("results") == [[2]], at_most_s=60)
+        # The event in the damaged file cannot be read, so it is stored when it is sent again.
+        repeated = {"event": "seen", "distinct_id": "ann", "uuid": known}
+        body = {"api_key": PROJECT_KEY, "batch": [repeated]}
+        assert client.post("/batch", json=body).status_code == 200
+        wait_for(lambda: query(client, later).json()["results"] == [[3]], at_most_s=60)
+        metrics = client.get("/metrics").text
+    assert "hedgerow_event_store_damage_total 0" not in metrics
+    assert '"the event store has damaged files"' in server.errors
+    assert doctor(data)[0] == 1
+
+
 def test_a_part_that_the_engine_puts_aside_is_named(folder: Path, tmp_path: Path) -> None:
     part = copy_data(folder, tmp_path / "data")
     (marks,) = part.glob("data.*mrk*")

@@ -255,18 +255,18 @@ class ClickHousePool:
                 self._return_client(leased)
         except (Error, OSError) as error:
             translated = translate_error(error)
-            self._report_damage(translated, error)
+            if is_damage(translated):
+                self.report_damage(error)
             raise translated from error
         except Unavailable as error:
-            self._report_damage(error, error.__cause__)
+            if is_damage(error):
+                self.report_damage(error.__cause__)
             raise
         finally:
             self._free.release()
 
-    def _report_damage(self, error: BaseException, cause: BaseException | None) -> None:
+    def report_damage(self, cause: BaseException | None) -> None:
         """Count calls that failed because of damaged files, and log one of them a minute."""
-        if not isinstance(error, Unavailable) or error.detail != DAMAGED:
-            return
         self.damage_count += 1
         if time.monotonic() > self._next_report:
             self._next_report = time.monotonic() + REPORT_INTERVAL_S
@@ -366,6 +366,11 @@ def translate_error(error: Error | OSError) -> Exception:
     if isinstance(error, OperationalError | OSError) or _is_transport_error(error):
         return Unavailable(NO_ANSWER)
     return error
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether a translated error says that files are damaged."""
+    return isinstance(error, Unavailable) and error.detail == DAMAGED
 
 
 def describe_error(error: Exception) -> str:
