@@ -21,7 +21,7 @@ from hedgerow.lib import jsonio
 from hedgerow.lib.dates import parse_stored_date
 from hedgerow.lib.shape import Shape
 from hedgerow.lib.text import explain_unstorable, truncate
-from hedgerow.projects.validation import check_known_fields
+from hedgerow.projects.validation import check_known_fields, check_storable
 
 # A body may contain the key that authenticates the request.
 KEY_FIELD = "personal_api_key"
@@ -145,12 +145,11 @@ def validate(model: type[F], value: Any) -> F:
         raise Invalid(f"Invalid data. Expected a dictionary, but got {type(value).__name__}.")
     if model.ignored_fields is not None:
         check_known_fields(value, _build_shape(model), "")
+    fields = _unfold(model, value) if isinstance(value, FormFields) else value
     try:
-        return model.model_validate(
-            _unfold(model, value) if isinstance(value, FormFields) else value
-        )
+        return model.model_validate(fields)
     except ValidationError as error:
-        raise _build_error(error.errors(include_url=False)[0]) from None
+        raise _describe_first(error, fields) from None
 
 
 def validate_part(model: type[F], value: Any, place: str) -> F:
@@ -215,6 +214,15 @@ def _parse_form_json(text: str) -> Any:
         return text
 
 
+def _describe_first(error: ValidationError, fields: dict[str, Any]) -> Invalid:
+    try:
+        return _build_error(error.errors(include_url=False)[0])
+    except UnicodeEncodeError:  # pydantic cannot quote lone surrogates
+        for name, value in fields.items():
+            check_storable([name, value], name)
+        raise
+
+
 def _build_error(error: ErrorDetails) -> Invalid:
     attr = "__".join(str(part) for part in error["loc"]) or None
     if error["input"] is None and error["type"] != "missing":
@@ -237,6 +245,10 @@ def _own_message(error: ErrorDetails) -> Message:
 
 def _choice(error: ErrorDetails) -> Message:
     return "invalid_choice", f'"{truncate(error["input"])}" is not a valid choice.'
+
+
+def _unstorable(error: ErrorDetails) -> Message:
+    return explain_unstorable(str(error["input"])) or ("invalid_input", "Not a valid string.")
 
 
 def _list(error: ErrorDetails) -> Message:
@@ -265,6 +277,7 @@ _MESSAGES: dict[str, Callable[[ErrorDetails], Message]] = {
     "bool_type": _boolean,
     "bool_parsing": _boolean,
     "string_type": _message("invalid_input", "Not a valid string."),
+    "string_unicode": _unstorable,
     "string_too_short": _message("blank", "This field may not be blank."),
     "string_too_long": _message(
         "max_length", "Ensure this field has no more than {max_length} characters."
