@@ -224,7 +224,10 @@ def _describe_first(error: ValidationError, fields: dict[str, Any]) -> Invalid:
 
 
 def _build_error(error: ErrorDetails) -> Invalid:
-    attr = "__".join(str(part) for part in error["loc"]) or None
+    context = error.get("ctx", {})
+    # A check of a whole value names the path of the wrong part.
+    places = [*error["loc"], *([context["path"]] if context.get("path") else [])]
+    attr = "__".join(map(str, places)) or None
     if error["input"] is None and error["type"] != "missing":
         return Invalid("This field may not be null.", attr=attr, code="null")
     code, detail = _MESSAGES.get(error["type"], _own_message)(error)
