@@ -270,7 +270,7 @@ def test_a_setting_that_cannot_be_used_is_refused(client: httpx.Client) -> None:
         ({"url": "ftp://example.com"}, "config__url"),
         ({"url": "http://x", "body": "{{ event."}, "config__body"),
         ({"url": "http://x", "events": "bought"}, "config__events"),
-        ({"url": "http://x", "properties": [{"operator": "exact"}]}, "config__properties.0"),
+        ({"url": "http://x", "properties": [{"operator": "exact"}]}, "config__properties__0"),
         ({"url": "http://x", "batch_size": 100_000}, "config__batch_size"),
         ({"url": "http://x", "sampling": 0}, "config__sampling"),
     ):

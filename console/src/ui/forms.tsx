@@ -6,11 +6,11 @@ import { explain } from "../api/errors";
 import { t } from "../lib/text";
 import { Button, Field } from "./controls";
 
-/** Return what the service says about a field, such as `name` or `questions[1].choices`. */
+/** Return what the service says about a field, such as `name` or `questions__1__choices`. */
 export function findError(error: unknown, ...names: string[]): string | undefined {
   if (!(error instanceof ApiError) || error.attr === null) return undefined;
   const { attr } = error;
-  const isOf = (name: string) => attr === name || [".", "[", "__"].some((each) => attr.startsWith(name + each));
+  const isOf = (name: string) => attr === name || attr.startsWith(`${name}__`);
   return names.some(isOf) ? error.detail : undefined;
 }
 

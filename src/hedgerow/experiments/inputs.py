@@ -17,7 +17,7 @@ from hedgerow.experiments.criteria import (
 )
 from hedgerow.experiments.model import Experiment
 from hedgerow.experiments.queries_sql import ExposureQuery, build_exposure_query
-from hedgerow.experiments.result_types import ResultProblem
+from hedgerow.experiments.result_types import ResultProblem, build_problem
 from hedgerow.experiments.variants import CountedFlag, get_counted_flag
 from hedgerow.flags.model import Flag
 from hedgerow.lib.dates import EARLIEST, LATEST
@@ -104,4 +104,4 @@ def _check_compiles(exposure: ExposureQuery, context: QueryContext) -> ExposureQ
 
 
 def _build_warning(error: AppError, fallback: str) -> ResultProblem:
-    return ResultProblem(code=error.code, detail=f"{error.detail} {fallback}", attr=error.attr)
+    return build_problem(error, f"{error.detail} {fallback}")

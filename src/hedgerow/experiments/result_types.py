@@ -7,6 +7,8 @@ from datetime import datetime
 
 import msgspec
 
+from hedgerow.errors import AppError
+from hedgerow.lib.text import format_path
 from hedgerow.queries.model import ExposureTimeline
 
 
@@ -85,6 +87,11 @@ class ResultProblem(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     detail: str
     attr: str | None
+
+
+def build_problem(error: AppError, detail: str) -> ResultProblem:
+    attr = error.attr and format_path(error.attr)
+    return ResultProblem(code=error.code, detail=detail, attr=attr)
 
 
 class MetricResult(msgspec.Struct, frozen=True, kw_only=True):

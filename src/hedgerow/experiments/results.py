@@ -37,6 +37,7 @@ from hedgerow.experiments.result_types import (
     ResultsDateRange,
     SampleRatioCheck,
     VariantResult,
+    build_problem,
 )
 from hedgerow.experiments.variants import get_counted_flag
 from hedgerow.flags.model import Flag
@@ -202,7 +203,7 @@ class ExperimentAnalyzer:
             metric = parse_metric(document, attr)
             found = await self._measure(metric, inputs, context)
         except AppError as error:
-            problem = ResultProblem(code=error.code, detail=error.detail, attr=error.attr)
+            problem = build_problem(error, error.detail)
             return (
                 _build_failed_result(document, problem)
                 if metric is None

@@ -6,8 +6,15 @@ products/feature_flags/backend/api/filters_schema.py (FlagPropertySerializer).
 
 from hedgerow.lib.shape import Shape
 
-# For display in PostHog's interface: it stores them with a filter and sends them back.
-DISPLAY_FIELDS = ("label", "cohort_name", "group_key_names")
+# For display in PostHog's interface: it stores them with a filter and sends them back. The types of
+# properties were part of filters until definitions had them; PostHog drops them.
+DISPLAY_FIELDS = (
+    "label",
+    "cohort_name",
+    "group_key_names",
+    "property_type",
+    "property_type_format",
+)
 # PostHog adds these to filters that it compiles.
 COMPILED_FIELDS = ("bytecode", "bytecode_error", "conditionHash")
 

@@ -9,6 +9,9 @@ MAX_VALUE_CHARS = 100
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+# The steps of a path, and a path with at least one of them.
+_PATH_STEP = re.compile(r"\[(\d+)\]|\.")
+_PATH = re.compile(r"[^\s.\[\]]+(?:\[\d+\]|\.[^\s.\[\]]+)+")
 _WHOLE = re.compile(r"\s{0,9}-?[0-9]{1,25}\s{0,9}", re.ASCII)
 # The conversion of a text with ten thousand digits takes 25 ms.
 MAX_NUMBER_CHARS = 400
@@ -88,3 +91,11 @@ def describe_error(error: BaseException) -> str:
         replace_unstorable_characters(text.strip().partition("\n")[0][:ERROR_MAX_CHARS])
     )
     return f"{kind}: {first}" if first else kind
+
+
+def format_path(place: str) -> str:
+    """Return the path of a field as PostHog's errors have it: `filters__groups__0__key` for
+    `filters.groups[0].key`. Anything else, such as a location in a document, remains as it is."""
+    if not _PATH.fullmatch(place):
+        return place
+    return _PATH_STEP.sub(lambda step: f"__{step[1] or ''}", place)

@@ -66,8 +66,8 @@ def merge_settings(
 ) -> dict[str, Any]:
     """Return the stored settings after a change of some of them.
 
-    The mask or null leaves a secret unchanged, and "" clears a setting. Raises Invalid for the
-    first value that breaks its rule.
+    The mask or null leaves a secret unchanged, and "" clears a setting, as does the default of a
+    secret. Raises Invalid for the first value that breaks its rule.
     """
     fields_by_key = {field.key: field for field in component.settings}
     for key in changes:
@@ -86,7 +86,9 @@ def merge_settings(
             result.pop(key, None)
         else:
             parsed = parse_value(field.type, field.choices, value, f"config__{key}")
-            if not _is_unchanged(field, stored.get(key), parsed, cipher):
+            if field.secret and jsonio.is_equal(parsed, field.default):
+                result.pop(key, None)  # nothing secret, and not to be masked
+            elif not _is_unchanged(field, stored.get(key), parsed, cipher):
                 result[key] = {ENCRYPTED_KEY: cipher.encrypt(parsed)} if field.secret else parsed
     return result
 

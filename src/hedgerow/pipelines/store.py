@@ -397,6 +397,10 @@ class JobStore(Protocol):
         self, record_id: RecordId, *, limit: int, offset: int
     ) -> tuple[list[Job], int]: ...
     async def job(self, record_id: RecordId, id: JobId) -> Job | None: ...
+    async def open_jobs(self, record_id: RecordId, type: str) -> list[Job]:
+        """Return the jobs of this type that have not ended, newest first."""
+        ...
+
     async def change_status(
         self,
         record_id: RecordId,

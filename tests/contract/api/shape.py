@@ -1,9 +1,12 @@
 """Checks the common error format of responses."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
+# `a.b[0]`, but not the location of an object in a document.
+_PATH = re.compile(r"[^\s.\[\]]+(?:\[\d+\]|\.[^\s.\[\]]+)+")
 FIELDS = ["type", "code", "detail", "attr"]
 
 # The error types allowed for each status, as in PostHog.
@@ -43,3 +46,5 @@ def find_format_errors(status: int, content_type: str | None, body: bytes) -> It
             yield f"{name} is {error[name]!r}"
     if not (error["attr"] is None or (isinstance(error["attr"], str) and error["attr"])):
         yield f"attr is {error['attr']!r}"
+    elif error["attr"] and _PATH.fullmatch(error["attr"]):
+        yield f"attr is not joined with __: {error['attr']!r}"

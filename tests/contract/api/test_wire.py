@@ -99,6 +99,11 @@ def test_select_path_finds_nested_values() -> None:
             b'{"code":"c","type":"invalid_request","detail":"d","attr":null}',
         ),
         (400, "application/json", b"[]"),
+        (
+            400,
+            "application/json",
+            b'{"type":"validation_error","code":"c","detail":"d","attr":"a__b[0].c"}',
+        ),
     ],
 )
 def test_a_malformed_error_is_reported(status: int, content_type: str, body: bytes) -> None:

@@ -43,7 +43,7 @@ def test_means_are_adjusted_by_history(tmp_path: Path) -> None:
         refused = client.patch(experiment.url, json=odd)
         assert (refused.status_code, refused.json()["attr"]) == (
             400,
-            "stats_config.cuped.lookback_days",
+            "stats_config__cuped__lookback_days",
         )
         odd = {"stats_config": {"cuped": {"lookback": 7}}}
         assert "lookback_days" in client.patch(experiment.url, json=odd).text

@@ -229,7 +229,7 @@ def test_actions_count_as_events_do(client: httpx.Client) -> None:
     assert [sums_by_variant(each)["test"] for each in found] == [(2, 1), (2, 8)]
     unknown = [COUNT | {"source": pays | {"id": 987654}}]
     refused = client.patch(experiment.url, json={"metrics": unknown})
-    assert (refused.status_code, refused.json()["attr"]) == (400, "metrics[0].source.id")
+    assert (refused.status_code, refused.json()["attr"]) == (400, "metrics__0__source__id")
 
 
 def test_a_ratio_divides_two_sums(client: httpx.Client) -> None:
@@ -298,7 +298,7 @@ def test_a_metric_of_another_version_does_not_affect_others(
         base.execute(statement, (metrics,))
         base.execute("UPDATE flags SET filters = '[]' WHERE key = 'odd'")
     unknown, funnel = experiment.results()["metrics"]
-    assert (unknown["name"], unknown["error"]["attr"]) == ("Kept", "metrics[0].metric_type")
+    assert (unknown["name"], unknown["error"]["attr"]) == ("Kept", "metrics__0__metric_type")
     assert sums_by_variant(funnel)["test"] == (1, 1)
     assert other.exposed == {"control": 0, "test": 0}
     listed = client.get(BASE, params={"limit": 100}).json()["results"]
@@ -327,7 +327,7 @@ def test_invalid_stored_settings_fall_back_with_a_warning(
     assert experiment.results()["warnings"] == []
     for criteria, place in (
         ({"multiple_variant_handling": "both"}, "multiple_variant_handling"),
-        ({"exposure_config": {"properties": [{"type": "moon"}]}}, "exposure_config.properties[0]"),
+        ({"exposure_config": {"properties": [{"type": "moon"}]}}, "exposure_config__properties__0"),
     ):
         with closing(sqlite3.connect(server.data / "hedgerow.db", timeout=30)) as base, base:
             statement = (
@@ -336,9 +336,9 @@ def test_invalid_stored_settings_fall_back_with_a_warning(
             base.execute(statement, (json.dumps(criteria), '{"method": "tarot"}', experiment.key))
         results = experiment.results()
         stats, exposure = results["warnings"]
-        assert (stats["attr"], results["level"]) == ("stats_config.method", 0.95)
+        assert (stats["attr"], results["level"]) == ("stats_config__method", 0.95)
         assert "send a valid stats_config" in stats["detail"]
-        assert exposure["attr"].startswith(f"exposure_criteria.{place}")
+        assert exposure["attr"].startswith(f"exposure_criteria__{place}")
         assert "send valid exposure_criteria" in exposure["detail"]
         assert sums_by_variant(results["metrics"][0]) == {"control": (1, 0), "test": (1, 1)}
     repaired = client.patch(experiment.url, json={"exposure_criteria": {}, "stats_config": {}})
@@ -377,7 +377,7 @@ def test_exposure_can_be_a_custom_event_with_filters(client: httpx.Client) -> No
     assert results["exposures"]["total_exposures"] == {"control": 0, "test": 1}
     right, broken = results["metrics"]
     assert sums_by_variant(right) == {"control": (0, 0), "test": (1, 1)}
-    assert broken["error"]["attr"] == "metrics[1].source.properties[0].value"
+    assert broken["error"]["attr"] == "metrics__1__source__properties__0__value"
     assert (broken["baseline"], broken["variant_results"]) == (None, [])
 
 
@@ -533,11 +533,11 @@ def test_query_endpoint_matches_the_results(client: httpx.Client) -> None:
         ({"metric": FUNNEL, "experiment_id": "1"}, "query__experiment_id"),
         ({}, "query__metric"),
         ({"metric": []}, "query__metric"),
-        ({"metric": FUNNEL | {"metric_type": "moon"}}, "query__metric.metric_type"),
-        ({"metric": FUNNEL | {"series": [{"event": 5}]}}, "query__metric.series[0].event"),
+        ({"metric": FUNNEL | {"metric_type": "moon"}}, "query__metric__metric_type"),
+        ({"metric": FUNNEL | {"series": [{"event": 5}]}}, "query__metric__series__0__event"),
         (
             {"kind": "ExperimentExposureQuery", "exposure_criteria": {"exposure_config": 5}},
-            "query__exposure_criteria.exposure_config",
+            "query__exposure_criteria__exposure_config",
         ),
         ({"kind": "ExperimentExposureQuery", "start_date": "soon"}, "query__start_date"),
         ({"kind": "ExperimentFunnelsQuery"}, "query__kind"),

@@ -409,7 +409,7 @@ def test_groups_and_expressions_as_actors(client: httpx.Client) -> None:
     ("fields", "attr"),
     [
         ({"series": []}, "query__series"),
-        ({"funnelsFilter": {"funnelOrder": "strict"}}, "query__funnelsFilter.funnelOrder"),
+        ({"funnelsFilter": {"funnelOrder": "strict"}}, "query__funnelsFilter__funnelOrder"),
         ({"funnelsFilter": {"funnelOrderType": "random"}}, "query__funnelsFilter__funnelOrderType"),
         (
             {"funnelsFilter": {"funnelWindowInterval": 0}},

@@ -152,7 +152,7 @@ def test_expressions_groupings_and_cleaning(client: httpx.Client) -> None:
             {"pathsFilter": {"includeEventTypes": ["pages"]}},
             "query__pathsFilter__includeEventTypes",
         ),
-        ({"pathsFilter": {"start": "x"}}, "query__pathsFilter.start"),
+        ({"pathsFilter": {"start": "x"}}, "query__pathsFilter__start"),
         (
             {"pathsFilter": {"localPathCleaningFilters": [{"regex": "("}]}},
             "query__pathsFilter__localPathCleaningFilters__0__regex",
@@ -209,7 +209,7 @@ def test_paths_of_a_funnel(either: httpx.Client) -> None:
             "query__funnelPathsFilter__funnelStep",
         ),
         ({"funnelPathType": "after"}, "query__funnelPathsFilter__funnelPathType"),
-        ({"step": 1}, "query__funnelPathsFilter.step"),
+        ({"step": 1}, "query__funnelPathsFilter__step"),
         ({"funnelSource": {"series": []}}, "query__series"),
     ],
 )

@@ -220,7 +220,7 @@ def test_breakdown_by_cohort(either: httpx.Client) -> None:
     [
         ({"period": "Year"}, "query__retentionFilter__period"),
         ({"totalIntervals": 0}, "query__retentionFilter__totalIntervals"),
-        ({"target": {}}, "query__retentionFilter.target"),
+        ({"target": {}}, "query__retentionFilter__target"),
         (
             {"targetEntity": {"type": "data_warehouse", "id": 1}},
             "query__retentionFilter__targetEntity__type",

@@ -66,7 +66,7 @@ def test_bad_groups(client: httpx.Client) -> None:
         (group(*[VIEW] * 21), "query__series__0__nodes"),
         (group(VIEW, operator="XOR"), "query__series__0__operator"),
         (group({"kind": "GroupNode"}), "query__series__0__nodes__0__nodes"),
-        (group(VIEW | {"mth": "dau"}), "query__series[0].nodes[0].mth"),
+        (group(VIEW | {"mth": "dau"}), "query__series__0__nodes__0__mth"),
         (group(VIEW, event="view"), "query__series__0__event"),
         (VIEW | {"nodes": [BUY]}, "query__series__0__nodes"),
     ]:

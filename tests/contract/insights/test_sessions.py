@@ -82,7 +82,7 @@ def test_filters_on_sessions(client: httpx.Client) -> None:
     assert count("$entry_pathname", "icontains", "BLOG") == 1
     unknown = [{"type": "session", "key": "plan", "value": 1}]
     refused = refuse(client, "TrendsQuery", series=[{"kind": "EventsNode"}], properties=unknown)
-    assert refused["attr"] == "query__properties[0].key"
+    assert refused["attr"] == "query__properties__0__key"
 
 
 def test_session_math(client: httpx.Client) -> None:

@@ -41,8 +41,8 @@ def test_every_kind_can_leave_out_test_accounts(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("sent", "attr"),
     [
-        ([{"key": "plan", "oprator": "exact"}], "test_account_filters[0].oprator"),
-        ([{"key": "plan", "operator": "resembles"}], "test_account_filters[0].operator"),
+        ([{"key": "plan", "oprator": "exact"}], "test_account_filters__0__oprator"),
+        ([{"key": "plan", "operator": "resembles"}], "test_account_filters__0__operator"),
         ({}, "test_account_filters"),
         ([{"key": "x"}] * 51, "test_account_filters"),
     ],

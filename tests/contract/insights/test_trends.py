@@ -328,7 +328,7 @@ def test_breakdowns_sum_to_the_total(client: httpx.Client) -> None:
     ("fields", "attr"),
     [
         ({"series": []}, "query__series"),
-        ({"series": [VIEW | {"mth": "dau"}]}, "query__series[0].mth"),
+        ({"series": [VIEW | {"mth": "dau"}]}, "query__series__0__mth"),
         ({"series": [VIEW | {"math": "mean"}]}, "query__series__0__math"),
         ({"series": [VIEW | {"math": "sum"}]}, "query__series__0__math_property"),
         ({"interval": "fortnight"}, "query__interval"),

@@ -171,6 +171,28 @@ def test_member_reaches_no_other_project_and_nothing_of_the_organization(
     assert browser.delete(f"/api/personal_api_keys/{owners_key}/").status_code == 404
 
 
+def test_member_list_reveals_no_role_in_unseen_projects(service: Service) -> None:
+    other = service.admin.post("/api/projects/", json={"name": "Elsewhere"}).json()["id"]
+    both = {"1": "viewer", str(other): "admin"}
+    _, bob = service.join(project_roles=both)
+    ann, _ = service.join(project_roles={"1": "editor"})
+    assert find_member(service, bob)["project_roles"] == both
+    path = f"{MEMBERS}{find_member(service, bob)['id']}/"
+    assert service.admin.get(path).json()["scopes"].keys() == both.keys()
+    body = {"label": "limited", "scopes": ["organization_member:read"], "scoped_teams": [1]}
+    key = service.admin.post("/api/personal_api_keys/", json=body).json()["value"]
+    headers = {"Authorization": f"Bearer {key}"}
+    with httpx.Client(base_url=service.server.address, headers=headers, verify=False) as limited:
+        for reader in (limited, ann):
+            member = reader.get(path).json()
+            assert member["project_roles"] == {"1": "viewer"}
+            assert member["scopes"].keys() == {"1"}
+            listed = reader.get(MEMBERS, params={"search": bob}).json()["results"]
+            assert [each["project_roles"] for each in listed] == [{"1": "viewer"}]
+        own = limited.get(f"{MEMBERS}@me/").json()
+        assert own["scopes"].keys() == {"1"}
+
+
 def test_viewer_changes_nothing() -> None:
     """Every operation that changes something needs a scope that a viewer lacks."""
     viewer = BUILT_IN_ROLES["viewer"].scopes

@@ -71,7 +71,7 @@ function Editor({ saved }: { saved: Action | null }) {
     onError: notifyError,
   });
   const error = save.error instanceof ApiError ? save.error : null;
-  const place = /^steps\[(\d+)\]/.exec(error?.attr ?? "");
+  const place = /^steps__(\d+)/.exec(error?.attr ?? "");
   const isChanged = JSON.stringify(draft) !== JSON.stringify(initial);
   const of = (name: string) => (error?.attr === name ? error.detail : undefined);
   return (

@@ -49,7 +49,7 @@ describe("merge", () => {
 });
 
 it("finds the setting of an error", () => {
-  expect([readAttr("config__url"), readAttr("config__properties.0.key"), readAttr("name"), readAttr(null)]).toEqual(["url", "properties", "name", ""]);
+  expect([readAttr("config__url"), readAttr("config__properties__0__key"), readAttr("name"), readAttr(null)]).toEqual(["url", "properties", "name", ""]);
 });
 
 it("fills hours without deliveries", () => {

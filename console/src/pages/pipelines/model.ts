@@ -264,7 +264,7 @@ export function toBodies(changes: Change[], parts: Record<string, unknown>): { c
 
 /** Return the setting that an error of the API is about, such as `config__properties.0.key`. */
 export function readAttr(attr: string | null): string {
-  return (attr ?? "").replace(/^config__/, "").split(/[.[]/)[0] ?? "";
+  return (attr ?? "").replace(/^config__/, "").split("__")[0] ?? "";
 }
 
 export const isOpenJob = (job: Job): boolean => ["waiting", "running", "paused"].includes(job.status);

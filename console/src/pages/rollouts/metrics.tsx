@@ -10,7 +10,7 @@ const MAX_METRICS = 5;
 
 export function Guardrails({ metrics, error, onChange }: { metrics: DraftGuardrail[]; error: unknown; onChange: (metrics: DraftGuardrail[]) => void }) {
   const replace = (changed: DraftGuardrail) => onChange(metrics.map((each) => (each.uid === changed.uid ? changed : each)));
-  const isOfOne = metrics.some((_, index) => findError(error, `metrics[${index}]`));
+  const isOfOne = metrics.some((_, index) => findError(error, `metrics__${index}`));
   return (
     <Panel
       title={t("What must not get worse")}
@@ -22,7 +22,7 @@ export function Guardrails({ metrics, error, onChange }: { metrics: DraftGuardra
     >
       <div class="body stack l">
         {metrics.map((metric, index) => (
-          <Guardrail key={metric.uid} metric={metric} number={index + 1} error={findError(error, `metrics[${index}]`)} onChange={replace} onRemove={() => onChange(metrics.filter((each) => each.uid !== metric.uid))} />
+          <Guardrail key={metric.uid} metric={metric} number={index + 1} error={findError(error, `metrics__${index}`)} onChange={replace} onRemove={() => onChange(metrics.filter((each) => each.uid !== metric.uid))} />
         ))}
         {!isOfOne && findError(error, "metrics") && <p class="error-text">{findError(error, "metrics")}</p>}
         <p class="hint">{t("People with the feature are compared with people of the same condition who do not have it yet, every few seconds.")}</p>

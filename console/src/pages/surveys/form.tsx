@@ -18,7 +18,7 @@ import { findProblem, readDraft, type SurveyDraft, toFields } from "./draft";
 import { SurveyPreview } from "./preview";
 import { Questions } from "./questions";
 
-const SHOWN = ["name", "description", "conditions.url", "conditions.seenSurveyWaitPeriodInDays", "responses_limit", "linked_flag_id"];
+const SHOWN = ["name", "description", "conditions__url", "conditions__seenSurveyWaitPeriodInDays", "responses_limit", "linked_flag_id"];
 const TYPES = [
   { value: "popover", label: t("Pop-up on the page") },
   { value: "widget", label: t("Feedback button") },
@@ -65,7 +65,7 @@ export function SurveyForm({ saved }: { saved: Survey | null }) {
           <Questions questions={draft.questions} error={save.error} onChange={(questions) => change({ questions })} />
           <Targeting draft={draft} saved={saved} error={save.error} onChange={change} />
           <Appearance draft={draft} onChange={change} />
-          <Refusal error={save.error} shown={[...SHOWN, ...draft.questions.map((_, index) => `questions[${index}]`)]} />
+          <Refusal error={save.error} shown={[...SHOWN, ...draft.questions.map((_, index) => `questions__${index}`)]} />
         </fieldset>
         <aside aria-label={t("How it looks")}>
           <SurveyPreview draft={draft} />
@@ -94,11 +94,11 @@ function Targeting({ draft, saved, error, onChange }: { draft: SurveyDraft; save
         <p class="muted">{t("Everyone who matches all of this, once each, while the survey runs.")}</p>
         <div class="columns narrow">
           <Field label={t("Address of the page")}>{(attributes) => <Select {...attributes} label={t("Address of the page")} value={String(draft.conditions.urlMatchType || "icontains")} choices={MATCHES} onChange={(urlMatchType) => condition({ urlMatchType })} />}</Field>
-          <TextField label={t("Text of the address")} placeholder={t("any page")} value={url} onInput={(value) => condition({ url: value, ...(value && !draft.conditions.urlMatchType ? { urlMatchType: "icontains" } : {}) })} error={findError(error, "conditions.url")} />
+          <TextField label={t("Text of the address")} placeholder={t("any page")} value={url} onInput={(value) => condition({ url: value, ...(value && !draft.conditions.urlMatchType ? { urlMatchType: "icontains" } : {}) })} error={findError(error, "conditions__url")} />
         </div>
         <div class="columns narrow">
           <LinkedFlag draft={draft} saved={saved} error={findError(error, "linked_flag_id")} onChange={onChange} />
-          <TextField label={t("Days since they saw another survey")} type="number" placeholder="0" value={days === undefined || days === null ? "" : String(days)} onInput={(text) => condition({ seenSurveyWaitPeriodInDays: text === "" ? null : Number(text) })} error={findError(error, "conditions.seenSurveyWaitPeriodInDays")} />
+          <TextField label={t("Days since they saw another survey")} type="number" placeholder="0" value={days === undefined || days === null ? "" : String(days)} onInput={(text) => condition({ seenSurveyWaitPeriodInDays: text === "" ? null : Number(text) })} error={findError(error, "conditions__seenSurveyWaitPeriodInDays")} />
           <TextField label={t("End after this many answers")} type="number" placeholder={t("no limit")} value={draft.limit} onInput={(limit) => onChange({ limit })} error={findError(error, "responses_limit")} />
         </div>
         <h3>{t("Properties of the person")}</h3>

@@ -34,7 +34,7 @@ export function Questions({ questions, error, onChange }: Props) {
               <IconButton isSmall icon="trash" label={t("Remove question {number}", { number })} disabled={questions.length === 1} onClick={() => onChange(questions.filter((each) => each !== question))} />
             </header>
             <div class="body">
-              <QuestionForm question={question} error={findError(error, `questions[${index}]`)} onChange={(changed) => onChange(questions.map((each) => (each === question ? changed : each)))} />
+              <QuestionForm question={question} error={findError(error, `questions__${index}`)} onChange={(changed) => onChange(questions.map((each) => (each === question ? changed : each)))} />
             </div>
           </div>
         );

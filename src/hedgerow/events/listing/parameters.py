@@ -53,8 +53,8 @@ class ParameterReader:
 
     def expressions(self, name: str) -> list[str] | None:
         """Parse HogQL: a JSON list of texts, or plain texts. Repeated parameters add up. Returns
-        None without any."""
-        sent = self.texts(name)
+        None without any, and for JSON's null, which clients send for a list they do not have."""
+        sent = [text for text in self.texts(name) if text.strip() != "null"]
         if not sent:
             return None
         found = [each for text in sent for each in _parse_expressions(text, name)]
@@ -66,7 +66,10 @@ class ParameterReader:
 
 def _parse_filters(sent: Any) -> list[Any]:
     """Parse one filter or group, or the oldest format: an object of values by name, where a name
-    may end in an operator: `{"plan": "pro", "age__gt": 20}`."""
+    may end in an operator: `{"plan": "pro", "age__gt": 20}`. Null and an empty text are no
+    filter."""
+    if sent is None or sent == "":
+        return []
     if not isinstance(sent, dict) or not sent.keys().isdisjoint(("key", "values", "type")):
         return [sent]
     return [_parse_legacy_filter(name, value) for name, value in sent.items()]

@@ -9,7 +9,7 @@ from typing import Any
 
 from hedgerow.events.elements import parse_chain
 from hedgerow.events.listing.clauses import parse_parameter
-from hedgerow.hogql.ast import Expr, Field
+from hedgerow.hogql.ast import Constant, Expr, Field
 from hedgerow.hogql.builders import field
 from hedgerow.hogql.traversal import has_aggregate
 from hedgerow.lib import jsonio
@@ -41,6 +41,11 @@ class SelectColumn:
     @property
     def is_single_expression(self) -> bool:
         return self.assemble is _take_first
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a literal, which a GROUP BY or ORDER BY would read as a position."""
+        return isinstance(self.parts[0], Constant)
 
     def is_field(self, name: str) -> bool:
         (first, *rest) = self.parts

@@ -158,7 +158,9 @@ def _plan_select(
             "A condition on an aggregate requires an aggregate in `select`.", attr="where"
         )
     grouped = (
-        [column.parts[0] for column in columns if not column.has_aggregate] if is_grouped else []
+        [column.parts[0] for column in columns if not (column.has_aggregate or column.is_constant)]
+        if is_grouped
+        else []
     )
     if is_grouped and not all(column.is_single_expression for column in columns):
         raise Invalid("`*` and `person` cannot be combined with aggregates.", attr="select")
@@ -198,7 +200,7 @@ def _build_order(
     not overlap."""
     if has_cursor:
         return order_by_time(ascending=query.is_ascending)
-    order = [_parse_order_by(text) for text in query.order] or [_default_order(columns)]
+    order = [_parse_order_by(text) for text in query.order] or _default_order(columns)
     is_grouped = any(column.has_aggregate for column in columns)
     rest = (
         [OrderExpr(expr=each) for each in grouped] if is_grouped else order_by_time(ascending=False)
@@ -215,7 +217,7 @@ def _parse_order_by(text: str) -> OrderExpr:
     return replace(order, descending=True) if minus else order
 
 
-def _default_order(columns: Sequence[SelectColumn]) -> OrderExpr:
+def _default_order(columns: Sequence[SelectColumn]) -> list[OrderExpr]:
     aggregated = [column.parts[0] for column in columns if column.has_aggregate]
     counts = [
         each
@@ -223,8 +225,8 @@ def _default_order(columns: Sequence[SelectColumn]) -> OrderExpr:
         if isinstance(each, FunctionCall) and (each.name, each.args) == COUNT
     ]
     if aggregated:
-        return OrderExpr(expr=(counts or aggregated)[0], descending=True)
-    return OrderExpr(expr=columns[0].parts[0])
+        return [OrderExpr(expr=(counts or aggregated)[0], descending=True)]
+    return [OrderExpr(expr=each.parts[0]) for each in columns if not each.is_constant][:1]
 
 
 COUNT = ("count", ())

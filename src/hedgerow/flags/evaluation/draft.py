@@ -96,7 +96,7 @@ class DraftEvaluation:
         now: datetime,
     ) -> Explanation:
         """Explain the value that a person would get. Unknown group types are ignored."""
-        built = await self.build(project, draft, actor, now)
+        built = await self._build_existing(project, draft, actor, now)
         types = built.snapshot.definitions.group_types
         groups = {name: key for name, key in request.groups.items() if name in types}
         distinct_id = request.distinct_id[:DISTINCT_ID_MAX_CHARS]
@@ -121,7 +121,7 @@ class DraftEvaluation:
     ) -> Preview:
         """Evaluate the draft and the saved flag for the newest persons, as many as time allows."""
         ends_at_s = time.monotonic() + MAX_PREVIEW_S
-        built = await self.build(project, draft, actor, now)
+        built = await self._build_existing(project, draft, actor, now)
         _check_cost(_find_compiled(built.snapshot, built.flag.id))
         check_counted(built.snapshot.predicates)
         preview = Preview(total=await self._persons.count_persons(project.id))
@@ -143,10 +143,24 @@ class DraftEvaluation:
             page = replace(page, older_than=persons[-1].id, limit=min(left, PAGE_PERSONS))
         return preview
 
+    async def _build_existing(
+        self, project: Project, draft: "DraftFields", actor: Actor, now: datetime
+    ) -> Draft:
+        built = await self.build(project, draft, actor, now)
+        if built.flag.deleted:
+            raise Invalid(
+                "A deleted flag has no value. Leave this field out, or ask what_if/ who would get "
+                "another value.",
+                attr="deleted",
+                code="not_supported",
+            )
+        return built
+
     async def build(
         self, project: Project, draft: "DraftFields", actor: Actor, now: datetime
     ) -> Draft:
-        """Compile a draft and the saved flag. Raises NotFound and Invalid."""
+        """Compile a draft, which may delete the flag, and the saved flag. Raises NotFound and
+        Invalid."""
         snapshot = await self._flag_cache.refresh(project)
         flags = {each.id: each for each in snapshot.definitions.flags if not each.deleted}
         if draft.id is not None and draft.id not in flags:

@@ -22,9 +22,8 @@ from hedgerow.http.definitions import compile_patterns
 from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_positive, parse_text
-from hedgerow.http.payload.fields import INT64_MAX, Boolean, Fields, Text, require_unset
+from hedgerow.http.payload.fields import INT64_MAX, Boolean, Fields, Json, Text, require_unset
 from hedgerow.http.server.response import JsonResponse, no_content
-from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.shape import Shape
 from hedgerow.lib.threads import run_in_thread
@@ -113,7 +112,7 @@ class CohortBody(Fields):
     description: Annotated[str, Text(DESCRIPTION_MAX, blank=True)] | None = None
     is_static: Boolean | None = None
     deleted: Boolean | None = None
-    filters: Any = None
+    filters: Json = None
     csv: str | None = None
     groups: UnsupportedGroups = None
     query: UnsupportedQuery = None
@@ -149,11 +148,6 @@ def _propose(cohort: Cohort, fields: CohortFields) -> ProposedChange:
 
 
 def _parse_definition(filters: Any) -> Any:
-    if isinstance(filters, str):  # a form sends JSON as text
-        try:
-            filters = jsonio.parse(filters.encode("utf-8", "surrogatepass"))
-        except jsonio.JsonError as error:
-            raise Invalid(str(error), attr="filters") from None
     if filters is None:
         return None
     check_known_fields(filters, FILTERS, "filters")

@@ -102,12 +102,13 @@ def _read_essence(request: Request) -> str:
 
 def _parse_json(data: bytes) -> Any:
     try:
-        return _parse_bounded_json(data)
+        return parse_bounded_json(data)
     except jsonio.JsonError as error:
         raise Malformed(str(error)) from None
 
 
-def _parse_bounded_json(data: bytes) -> Any:
+def parse_bounded_json(data: bytes) -> Any:
+    """Parse JSON, or raise TooLarge or JsonError."""
     objects = data.count(b"{") + data.count(b"[")
     if objects > MAX_OBJECTS or data.count(b",") > MAX_VALUES:
         if begins_too_deep(data):
@@ -123,7 +124,7 @@ def _parse_form_or_json(data: bytes) -> Any:
     """curl labels every body a form by default; a JSON object is not one."""
     if data.lstrip()[:1] == b"{":
         try:
-            return _parse_bounded_json(data)
+            return parse_bounded_json(data)
         except jsonio.JsonError:
             pass
     return _parse_form(data)

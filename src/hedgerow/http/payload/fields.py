@@ -12,14 +12,16 @@ from typing import Annotated, Any, ClassVar, LiteralString, TypeVar, get_args, g
 
 from annotated_types import Ge, GroupedMetadata, Le, MaxLen, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hedgerow.errors import Invalid
-from hedgerow.http.payload.body import FormFields
+from hedgerow.http.payload.body import FormFields, parse_bounded_json
+from hedgerow.lib import jsonio
 from hedgerow.lib.dates import parse_stored_date
 from hedgerow.lib.shape import Shape
 from hedgerow.lib.text import explain_unstorable, truncate
-from hedgerow.projects.validation import check_known_fields
+from hedgerow.projects.validation import check_known_fields, check_storable
 
 # A body may contain the key that authenticates the request.
 KEY_FIELD = "personal_api_key"
@@ -89,6 +91,14 @@ def _reject_booleans(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class JsonValue:
+    """Marks a field whose value in a form is JSON text."""
+
+
+Json = Annotated[Any, JsonValue()]
+
+
+@dataclass(frozen=True, slots=True)
 class Text(GroupedMetadata):
     """For Annotated[str, Text(n)]: storable text of at most n characters, not blank by default."""
 
@@ -135,12 +145,11 @@ def validate(model: type[F], value: Any) -> F:
         raise Invalid(f"Invalid data. Expected a dictionary, but got {type(value).__name__}.")
     if model.ignored_fields is not None:
         check_known_fields(value, _build_shape(model), "")
+    fields = _unfold(model, value) if isinstance(value, FormFields) else value
     try:
-        return model.model_validate(
-            _unfold(model, value) if isinstance(value, FormFields) else value
-        )
+        return model.model_validate(fields)
     except ValidationError as error:
-        raise _build_error(error.errors(include_url=False)[0]) from None
+        raise _describe_first(error, fields) from None
 
 
 def validate_part(model: type[F], value: Any, place: str) -> F:
@@ -159,17 +168,66 @@ def _build_shape(model: type[Fields]) -> Shape:
 
 
 def _unfold(model: type[Fields], form: FormFields) -> dict[str, Any]:
-    """Return the last value of each field, or all values where the model has a list."""
-    lists = {name for name, field in model.model_fields.items() if _is_list(field.annotation)}
-    return {name: values if name in lists else values[-1] for name, values in form.items()}
+    """Return the last value of each field, or all values where the model has a list. A field that
+    takes objects has JSON text in a form."""
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    return {name: _unfold_field(fields.get(name), values) for name, values in form.items()}
+
+
+def _unfold_field(field: FieldInfo | None, values: list[str]) -> Any:
+    if field is None:
+        return values[-1]
+    is_json = _takes_json(field)
+    if not _is_list(field.annotation):
+        return _parse_form_json(values[-1]) if is_json else values[-1]
+    if not is_json:
+        return values
+    parsed = [_parse_form_json(text) for text in values]
+    return parsed[0] if len(parsed) == 1 and not isinstance(parsed[0], dict) else parsed
 
 
 def _is_list(annotation: Any) -> bool:
     return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))
 
 
+def _takes_json(field: FieldInfo) -> bool:
+    is_marked = any(isinstance(each, JsonValue) for each in field.metadata)
+    return is_marked or _has_object(field.annotation)
+
+
+def _has_object(annotation: Any) -> bool:
+    if isinstance(annotation, type) and issubclass(annotation, Fields):
+        return True
+    if get_origin(annotation) is list and get_args(annotation) == (Any,):
+        return True
+    return get_origin(annotation) is dict or any(map(_has_object, get_args(annotation)))
+
+
+def _parse_form_json(text: str) -> Any:
+    """Return the value of JSON text, null for an empty text. Other text remains as it is, so that
+    the field rejects it."""
+    if not text:
+        return None
+    try:
+        return parse_bounded_json(text.encode("utf-8", "surrogatepass"))
+    except jsonio.JsonError:
+        return text
+
+
+def _describe_first(error: ValidationError, fields: dict[str, Any]) -> Invalid:
+    try:
+        return _build_error(error.errors(include_url=False)[0])
+    except UnicodeEncodeError:  # pydantic cannot quote lone surrogates
+        for name, value in fields.items():
+            check_storable([name, value], name)
+        raise
+
+
 def _build_error(error: ErrorDetails) -> Invalid:
-    attr = "__".join(str(part) for part in error["loc"]) or None
+    context = error.get("ctx", {})
+    # A check of a whole value names the path of the wrong part.
+    places = [*error["loc"], *([context["path"]] if context.get("path") else [])]
+    attr = "__".join(map(str, places)) or None
     if error["input"] is None and error["type"] != "missing":
         return Invalid("This field may not be null.", attr=attr, code="null")
     code, detail = _MESSAGES.get(error["type"], _own_message)(error)
@@ -190,6 +248,10 @@ def _own_message(error: ErrorDetails) -> Message:
 
 def _choice(error: ErrorDetails) -> Message:
     return "invalid_choice", f'"{truncate(error["input"])}" is not a valid choice.'
+
+
+def _unstorable(error: ErrorDetails) -> Message:
+    return explain_unstorable(str(error["input"])) or ("invalid_input", "Not a valid string.")
 
 
 def _list(error: ErrorDetails) -> Message:
@@ -218,6 +280,7 @@ _MESSAGES: dict[str, Callable[[ErrorDetails], Message]] = {
     "bool_type": _boolean,
     "bool_parsing": _boolean,
     "string_type": _message("invalid_input", "Not a valid string."),
+    "string_unicode": _unstorable,
     "string_too_short": _message("blank", "This field may not be blank."),
     "string_too_long": _message(
         "max_length", "Ensure this field has no more than {max_length} characters."

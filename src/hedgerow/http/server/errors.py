@@ -19,6 +19,7 @@ from hedgerow.errors import (
 )
 from hedgerow.http.server.response import Header, JsonResponse, Reply, build_json_reply
 from hedgerow.lib.optional_packages import MissingPackage
+from hedgerow.lib.text import format_path
 
 METHOD_ORDER = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -29,7 +30,7 @@ def render_error(error: AppError) -> dict[str, Any]:
         "code": error.code,
         # A quoted value may contain a lone surrogate, which cannot be encoded.
         "detail": error.detail.encode("utf-8", "replace").decode(),
-        "attr": error.attr and error.attr.encode("utf-8", "replace").decode(),
+        "attr": error.attr and format_path(error.attr.encode("utf-8", "replace").decode()),
         **error.extra,
     }
 

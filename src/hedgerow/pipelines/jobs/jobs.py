@@ -1,4 +1,4 @@
-"""Jobs of records: start, list, pause, resume and cancel them. runner.py runs them."""
+"""Jobs of records: start, stop, list, pause, resume and cancel them. runner.py runs them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,6 +77,19 @@ class Jobs:
             record.project_id, job, _build_entry("job_triggered", record, component, job, actor)
         )
         return job
+
+    async def stop(
+        self,
+        record: Record,
+        component: Component | None,
+        request: JobRequest,
+        actor: Actor,
+        now: datetime,
+    ) -> None:
+        """Cancel the jobs of the requested type that have not ended."""
+        offer = _find_offer(component, request)
+        for job in await self._store.open_jobs(record.id, offer.type):
+            await self.cancel(record, component, job.id, actor, now)
 
     async def list_jobs(
         self, record_id: RecordId, *, limit: int, offset: int

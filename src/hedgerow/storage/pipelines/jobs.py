@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from hedgerow.pipelines.jobs.jobs import REPLAY
+from hedgerow.pipelines.jobs.jobs import OPEN_STATUSES, REPLAY
 from hedgerow.pipelines.model import Job, JobId, JobStatus, RecordId
 from hedgerow.pipelines.store import JobStore, JobTransition
 from hedgerow.projects.activity import ActivityEntry
@@ -45,6 +45,18 @@ class SqlJobStore(JobStore):
 
     async def job(self, record_id: RecordId, id: JobId) -> Job | None:
         return await self._database.read(lambda connection: _find(connection, record_id, id))
+
+    async def open_jobs(self, record_id: RecordId, type: str) -> list[Job]:
+        def run(connection: Connection) -> list[Job]:
+            newest_first = (
+                select(*COLUMNS)
+                .where((table.c.record_id == record_id) & (table.c.type == type))
+                .where(table.c.status.in_([status.value for status in OPEN_STATUSES]))
+                .order_by(table.c.created_at.desc(), table.c.id.desc())
+            )
+            return [decode_job(row) for row in connection.execute(newest_first)]
+
+        return await self._database.read(run)
 
     async def change_status(
         self,

@@ -1,4 +1,5 @@
 import contextlib
+import json
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -6,7 +7,8 @@ import pytest
 from annotated_types import MaxLen
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AllowInfNan
+from pydantic import AllowInfNan, BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from hedgerow.errors import Invalid
 from hedgerow.http.payload.fields import INT32_MAX, OMITTED, Between, Fields, Text, validate
@@ -204,6 +206,29 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
     max_leaves=5,
 )
+
+
+def _quote(value: Any) -> Any:
+    detail = json.dumps(value, ensure_ascii=False)
+    raise PydanticCustomError("quoted", "{detail}", {"detail": detail})
+
+
+class Quoting(Fields):
+    plain: str = ""
+    quoted: Annotated[Any, BeforeValidator(_quote)] = None
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, [["a\ud800"]]])
+@pytest.mark.parametrize("name", ["plain", "quoted"])
+def test_lone_surrogate_that_an_error_would_quote_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(Invalid) as raised:
+        validate(Quoting, {name: value})
+    error = raised.value
+    assert error.attr == name
+    if name == "quoted" or isinstance(value, str):
+        detail = "Surrogate characters are not allowed: U+D800."
+        assert (error.code, error.detail) == ("surrogate_characters_not_allowed", detail)
+    assert build_error_reply(error).status == 400
 
 
 @bounded

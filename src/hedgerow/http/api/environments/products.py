@@ -64,7 +64,7 @@ class ProductItem(msgspec.Struct, kw_only=True):
 
 def _check_environment(value: Any) -> Any:
     for found in find_unknown_fields(value, _ENVIRONMENT_SHAPE, ""):
-        context = {"detail": found.detail, "code": "unknown_field"}
+        context = {"detail": found.detail, "code": "unknown_field", "path": found.path}
         raise PydanticCustomError("unknown_field", "{detail}", context)
     return value
 

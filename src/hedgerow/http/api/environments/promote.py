@@ -48,7 +48,7 @@ _VERSIONS = Shape("from", "to")
 def _check_versions(value: Any) -> Any:
     """Versions are those that a rehearsal has returned: `{"from": 3, "to": null}`."""
     for found in find_unknown_fields(value, _VERSIONS, ""):
-        context = {"detail": found.detail, "code": "unknown_field"}
+        context = {"detail": found.detail, "code": "unknown_field", "path": found.path}
         raise PydanticCustomError("unknown_field", "{detail}", context)
     if isinstance(value, dict):
         for version in value.values():

@@ -94,8 +94,8 @@ def refuse_unknown(model: type[Fields]) -> BeforeValidator:
         unknown = [name for name in value if name not in known] if isinstance(value, dict) else []
         if unknown:
             detail = f"Unknown field `{unknown[0]!s:.100}`. Expected one of: {', '.join(known)}."
-            code = {"code": "unknown_field", "detail": detail}
-            raise PydanticCustomError("unknown_field", "{detail}", code)
+            context = {"code": "unknown_field", "detail": detail, "path": str(unknown[0])[:100]}
+            raise PydanticCustomError("unknown_field", "{detail}", context)
         return value
 
     return BeforeValidator(check)

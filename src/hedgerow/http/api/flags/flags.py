@@ -32,7 +32,7 @@ from hedgerow.http.parameters import (
     parse_positive,
     parse_text,
 )
-from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text
+from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Json, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
@@ -106,7 +106,7 @@ class FlagBody(Fields):
 
     key: Annotated[str, Text(KEY_MAX_CHARS, blank=True)] = OMITTED
     name: Annotated[str, Text(NAME_MAX, blank=True)] | None = None
-    filters: Any = None
+    filters: Json = None
     active: Boolean = OMITTED
     deleted: Boolean = OMITTED
     archived: Boolean = OMITTED
@@ -121,7 +121,7 @@ class FlagBody(Fields):
     owners: list[Annotated[str, Text(200)]] | None = None
     rollout_percentage: Annotated[None, BeforeValidator(_check_own_rollout)] = None
     version: Annotated[int, Between()] | None = None
-    original_flag: Any = None
+    original_flag: Json = None
 
     def to_fields(self) -> FlagFields:
         fields = {

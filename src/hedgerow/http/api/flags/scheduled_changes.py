@@ -110,10 +110,9 @@ def _parse_payload(value: Any) -> dict[str, Any]:
     try:
         return parse_payload(value)
     except AppError as error:
-        # The path of the field, below the one that the body names.
-        place = (error.attr or "").removeprefix("payload").lstrip(".")
-        detail = f"{place}: {error.detail}" if place else error.detail
-        raise PydanticCustomError("payload", "{detail}", {"detail": detail}) from None
+        path = (error.attr or "").removeprefix("payload").lstrip(".")
+        context = {"detail": error.detail, "code": error.code, "path": path}
+        raise PydanticCustomError("payload", "{detail}", context) from None
 
 
 def _parse_record_id(value: Any) -> int:

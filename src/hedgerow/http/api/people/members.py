@@ -20,6 +20,7 @@ from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib.clock import format_iso
 from hedgerow.people.logins import Logins
 from hedgerow.people.members import MAX_ROLE_NAME_CHARS, MemberFields, Members
+from hedgerow.projects.caller import Caller
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import OrganizationRole, ProjectId, Role, User
 from hedgerow.projects.roles import BUILT_IN_ROLES
@@ -54,7 +55,8 @@ class MemberUser(msgspec.Struct, kw_only=True):
 
 class MemberItem(msgspec.Struct, kw_only=True):
     """A member. `level` is 15 for an owner, who may do everything, and 1 for a member.
-    `project_roles` has the id of the role for each project in which a member has one."""
+    `project_roles` has the id of the role for each project in which a member has one, as far as
+    the caller may see the project."""
 
     id: str
     user: MemberUser
@@ -67,7 +69,7 @@ class MemberItem(msgspec.Struct, kw_only=True):
 
 
 class MemberRights(MemberItem, kw_only=True):
-    """A member with the scopes in each project that it may see."""
+    """A member with the scopes in each project that both it and the caller may see."""
 
     scopes: Mapping[str, Sequence[str]]
 
@@ -128,7 +130,9 @@ def parse_project_roles(given: Mapping[str, str]) -> Mapping[ProjectId, str]:
     return found
 
 
-def render_member_fields(user: User) -> dict[str, Any]:
+def render_member_fields(user: User, caller: Caller) -> dict[str, Any]:
+    """Render a member for a caller, who learns nothing about projects that it may not see."""
+    roles = sorted(user.project_roles.items())
     return {
         "id": user.uuid,
         "user": MemberUser(
@@ -144,7 +148,7 @@ def render_member_fields(user: User) -> dict[str, Any]:
         "is_2fa_enabled": user.has_totp,
         "has_password": user.has_password,
         "last_login": format_iso(user.last_login_at) if user.last_login_at else None,
-        "project_roles": {str(id): role.id for id, role in sorted(user.project_roles.items())},
+        "project_roles": {str(id): role.id for id, role in roles if caller.may_see(id)},
     }
 
 
@@ -172,13 +176,15 @@ class MemberEndpoints:
             for each in self._directory.list_users()
             if wanted in each.email or wanted in each.first_name.casefold()
         ]
-        items = [MemberItem(**render_member_fields(each)) for each in call.window.of(users)]
+        items = [
+            MemberItem(**render_member_fields(each, call.caller)) for each in call.window.of(users)
+        ]
         return JsonResponse(call.page(len(users), items))
 
     @endpoint("GET", MEMBERS + "{user_id}/", access=READ_MEMBERS, response=MemberRights)
     async def retrieve_member(self, call: Call) -> Response:
         """Retrieve a member with what it may do. `@me` is the person who calls."""
-        return JsonResponse(self._render_rights(self._find(call)))
+        return JsonResponse(self._render_rights(self._find(call), call.caller))
 
     @endpoint(
         "PATCH",
@@ -200,7 +206,7 @@ class MemberEndpoints:
             else None,
         )
         changed = await self._members.change(user, fields, call.actor, call.now)
-        return JsonResponse(self._render_rights(changed))
+        return JsonResponse(self._render_rights(changed, call.caller))
 
     @endpoint("DELETE", MEMBERS + "{user_id}/", access=REMOVE_MEMBER, status=204)
     async def remove_member(self, call: Call) -> Response:
@@ -278,16 +284,18 @@ class MemberEndpoints:
             raise NotFound
         return role
 
-    def _render_rights(self, user: User) -> MemberRights:
+    def _render_rights(self, user: User, caller: Caller) -> MemberRights:
         everything = sorted(BUILT_IN_ROLES["admin"].scopes)
-        visible = [each for each in self._directory.list_projects() if user.may_see(each.id)]
+        shared = [
+            each for each in self._directory.list_projects_for(caller) if user.may_see(each.id)
+        ]
         return MemberRights(
-            **render_member_fields(user),
+            **render_member_fields(user, caller),
             scopes={
                 str(each.id): everything
                 if user.is_owner
                 else sorted(user.project_roles[each.id].scopes)
-                for each in visible
+                for each in shared
             },
         )
 

@@ -19,7 +19,7 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
 from hedgerow.http.parameters import Parameter, parse_choice, parse_positive, parse_text
-from hedgerow.http.payload.fields import INT64_MAX, Fields
+from hedgerow.http.payload.fields import INT64_MAX, Fields, Json
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.lib.clock import format_iso
 from hedgerow.pipelines.deliveries.model import DeliveryHour, DeliveryStatus, DeliveryView, LogLevel
@@ -141,15 +141,15 @@ class SampleBody(Fields):
 
     event: Any = None
     distinct_id: Any = None
-    properties: Any = None
-    person_properties: Any = None
+    properties: Json = None
+    person_properties: Json = None
 
 
 class PreviewBody(SampleBody):
     """A sample event, and settings to use instead of the stored ones. Settings that are left out,
     and masked secrets, are those of the record."""
 
-    config: Any = None
+    config: Json = None
 
 
 def apply_draft(records: Records, record: Record, body: PreviewBody) -> Record:

@@ -22,10 +22,10 @@ from hedgerow.http.auth.access import in_project
 from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint
 from hedgerow.http.paging import PAGE_PARAMETERS, Page
-from hedgerow.http.payload.fields import Fields
+from hedgerow.http.payload.fields import Fields, Json
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.lib.clock import format_iso
-from hedgerow.lib.text import explain_unstorable
+from hedgerow.lib.text import explain_unstorable, truncate
 from hedgerow.pipelines.imports.scheduler import ScheduleStore
 from hedgerow.pipelines.jobs.jobs import JobRequest, Jobs
 from hedgerow.pipelines.model import Job, JobId, Record
@@ -35,6 +35,8 @@ from hedgerow.projects.activity import Actor
 
 JobChange = Callable[[Record, Component | None, JobId, Actor, datetime], Awaitable[Job]]
 SCHEDULE = "schedule"
+START = "start"
+STOP = "stop"
 
 
 class JobItem(msgspec.Struct, kw_only=True):
@@ -66,9 +68,10 @@ class ScheduleItem(msgspec.Struct, kw_only=True):
 
 
 class JobBody(Fields):
-    """`{"job": {"type": …, "payload": {…}}}`. Without `job` nothing runs."""
+    """`{"job": {"type": …, "payload": {…}, "operation": "start"}}`. The operation `stop` cancels
+    the jobs of the type that have not ended. Without `job` nothing runs."""
 
-    job: Any = None
+    job: Json = None
 
 
 def render_job(job: Job) -> JobItem:
@@ -97,9 +100,7 @@ def _parse_job_id(call: ProjectCall) -> JobId:
     return JobId(text)
 
 
-def _parse_job(job: Any) -> JobRequest | None:
-    if job is None:
-        return None
+def _parse_job(job: Any) -> JobRequest:
     if not isinstance(job, dict) or not isinstance(job.get("type"), str) or not job["type"]:
         raise Invalid("The job type must be specified!")
     payload = {} if job.get("payload") is None else job["payload"]
@@ -111,6 +112,19 @@ def _parse_job(job: Any) -> JobRequest | None:
             code="not_a_dict",
         )
     return JobRequest(type=job["type"], payload=payload)
+
+
+def _parse_operation(job: dict[str, Any]) -> str:
+    operation = job.get("operation")
+    if operation is None:
+        return START
+    if operation not in (START, STOP):
+        raise Invalid(
+            f'"{truncate(operation)}" is not a valid choice. Expected one of: {START}, {STOP}.',
+            attr="job__operation",
+            code="invalid_choice",
+        )
+    return str(operation)
 
 
 class JobEndpoints:
@@ -130,12 +144,18 @@ class JobEndpoints:
         body=JobBody,
     )
     async def start_job(self, call: ProjectCall) -> Response:
-        """Start the job of the component that `job` names. The X-Job-Id header holds its id.
-        Without `job` nothing runs: the fields of Create alone have no effect."""
+        """Start the job of the component that `job` names. The X-Job-Id header holds its id. With
+        `"operation": "stop"`, cancel such jobs instead. Without `job` nothing runs: the fields of
+        Create alone have no effect."""
         record = await self._records.find(parse_record_key(call))
-        request = _parse_job((await call.body(JobBody)).job)
+        sent = (await call.body(JobBody)).job
         component = self._records.component(record)
-        job = await self._jobs.start(record, component, request, call.actor, call.now)
+        request = None if sent is None else _parse_job(sent)
+        job = None
+        if request and _parse_operation(sent) == STOP:
+            await self._jobs.stop(record, component, request, call.actor, call.now)
+        else:
+            job = await self._jobs.start(record, component, request, call.actor, call.now)
         headers = {"X-Job-Id": job.id} if job else {}
         if not wants_format(call, "json"):
             return empty_response(headers)

@@ -27,7 +27,7 @@ from hedgerow.http.call import ProjectCall
 from hedgerow.http.endpoint import endpoint
 from hedgerow.http.parameters import Parameter
 from hedgerow.http.payload.body import FormFields
-from hedgerow.http.payload.fields import Fields
+from hedgerow.http.payload.fields import Fields, Json
 from hedgerow.http.sdk.site_apps import render_module
 from hedgerow.http.server.response import JsonResponse
 from hedgerow.lib.text import truncate
@@ -53,7 +53,7 @@ class RearrangeBody(Fields):
     """`orders` maps record ids to positions. Instead, `plugin` and `order` move the oldest record
     of a component. Without either, nothing moves."""
 
-    orders: Any = None
+    orders: Json = None
     plugin: Any = None
     order: Any = None
 
