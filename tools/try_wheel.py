@@ -93,8 +93,9 @@ def list_children(pid: int) -> Iterator[int]:
 
 
 def install(wheel: str, folder: Path) -> Path:
-    """Install a wheel into a new environment. Return its folder of programs."""
-    venv.create(folder, with_pip=True)
+    """Install a wheel into a new environment. Return its folder of programs. The environment gets
+    no pip, which would take longer than most of its packages: the pip of this one serves it."""
+    venv.create(folder, with_pip=False)
     install_into(folder, wheel)
     return folder / "bin"
 
@@ -105,13 +106,13 @@ def install_into(folder: Path, wheel: str, *options: str) -> None:
     constraints = folder / "constraints.txt"
     pins = _PIN.finditer((REPOSITORY / "constraints.txt").read_text())
     constraints.write_text("\n".join(pin[0] for pin in pins))
-    command: list[str | Path] = [folder / "bin" / "python", "-m", "pip", "install", "-qq"]
-    subprocess.run([*command, "--constraint", constraints, *options, wheel], check=True)  # noqa: S603 - pip
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+    command = [*pip, "install", "-qq", "--constraint", str(constraints), *options, wheel]
+    subprocess.run(command, check=True)  # noqa: S603 - pip
 
 
 def measure_disk_mb(folder: Path) -> float:
-    """Return what an environment uses of the disk, as `du` counts it, with pip itself (26 MB) and
-    the compiled files."""
+    """Return what an environment uses of the disk, as `du` counts it, with the compiled files."""
     paths = (folder, *folder.rglob("*"))
     return sum(each.lstat().st_blocks * BLOCK_SIZE for each in paths) / MEGABYTE
 
@@ -227,7 +228,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "venv")
         programs = install(wheel, folder)
-        print(f"{measure_disk_mb(folder):7.0f} MB  on disk, of which pip has 26")
+        print(f"{measure_disk_mb(folder):7.0f} MB  on disk")
         if any(folder.glob("lib/python*/site-packages/sqlalchemy")):
             _try_service(programs, Path(scratch, "data"), has_events="hedgerow_slim" not in wheel)
         else:

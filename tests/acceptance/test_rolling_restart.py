@@ -71,7 +71,7 @@ class Balancer:
                 backend.check()
 
     def _send(self) -> None:
-        while not self._is_over.wait(0.005):
+        while not self._is_over.wait(0.02):
             for backend in [each for each in self.backends if each.is_ready]:
                 try:
                     status = backend.send()

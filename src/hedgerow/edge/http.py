@@ -360,7 +360,7 @@ def _build_app(services: EdgeServices) -> Starlette:
         ),
     ]
     assets = AssetApp(services.forwarder, timeout_s=settings.request_read_timeout_s)
-    return build_app([*build_routes(handlers, authenticator), Mount("/", assets)])
+    return build_app([build_routes(handlers, authenticator), Mount("/", assets)])
 
 
 def build_app(routes: Sequence[BaseRoute]) -> Starlette:

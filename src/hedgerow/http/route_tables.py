@@ -5,28 +5,26 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from hedgerow.http.auth.access import Access, Authenticator
 from hedgerow.http.endpoint import FastEndpoint, Handler, endpoints_of
+from hedgerow.http.routing import EndpointRoute, RouteTable
 from hedgerow.http.server.gateway import FastHandler, FastRoute
 
 
-def build_routes(handlers: Sequence[Handler], authenticator: Authenticator) -> list[Route]:
-    """Build the routes of handler instances. A fixed path segment wins over a parameter."""
-    routes = [
-        Route(
+def build_routes(handlers: Sequence[Handler], authenticator: Authenticator) -> RouteTable:
+    """Build the routes of handler instances."""
+    return RouteTable(
+        EndpointRoute(
+            each.method,
             path,
             EndpointApp(path, each.access, getattr(handler, each.function), authenticator),
-            methods=[each.method],
-            name=each.name,
         )
         for handler in handlers
         for each in endpoints_of(type(handler))
         for path in each.paths
-    ]
-    return sorted(routes, key=lambda route: [part[:1] == "{" for part in route.path.split("/")])
+    )
 
 
 def build_fast_table(

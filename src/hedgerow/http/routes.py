@@ -178,7 +178,7 @@ def build_api(handlers: Sequence[Handler], authenticator: Authenticator) -> Star
     """Build the application behind the gateway, from one instance of each endpoint class."""
     _check_complete(handlers, ENDPOINT_CLASSES)
     app = Starlette(
-        routes=build_routes(handlers, authenticator), exception_handlers=dict(EXCEPTION_HANDLERS)
+        routes=[build_routes(handlers, authenticator)], exception_handlers=dict(EXCEPTION_HANDLERS)
     )
     # The gateway adds a missing trailing slash.
     app.router.redirect_slashes = False

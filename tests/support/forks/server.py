@@ -267,14 +267,6 @@ def _report_exits(reports: dict[int, int]) -> None:
         os.close(report)
 
 
-def _compile_paths() -> None:
-    """Compile the path of each endpoint. The `re` module keeps the result for the forks."""
-    compile_path = import_module("starlette.routing").compile_path
-    for _, endpoint in import_module("hedgerow.http.routes").documented_endpoints():
-        for path in endpoint.paths:
-            compile_path(path)
-
-
 def _exit_without_teardown(ended: SystemExit) -> None:
     """End as Python does, but leave its objects to the system: deleting one after the other takes
     as long as a start."""
@@ -292,7 +284,6 @@ def _run() -> None:
     for module in PRELOADED_MODULES:
         import_module(module)
     main = import_module("hedgerow.cli").main
-    _compile_paths()
     # A fork neither copies nor scans what it has from here.
     gc.freeze()
     gc.enable()

@@ -5,7 +5,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Match, Route
+from starlette.routing import Match
 
 from hedgerow.http.auth.access import Access, Authenticator, in_project
 from hedgerow.http.call import PublicCall
@@ -18,6 +18,8 @@ from hedgerow.http.routes import (
     build_fast_routes,
     documented_endpoints,
 )
+from hedgerow.http.routing import EndpointRoute
+from hedgerow.http.server.errors import EXCEPTION_HANDLERS
 from tests.unit.http.asgi import http_scope, send_request
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -68,13 +70,18 @@ class ThingEndpoints:
     async def retrieve_first_part(self, call: PublicCall) -> Response:
         return show(call, "retrieve_first_part")
 
+    @endpoint("GET", "/pages/{rest:path}", access=None)
+    async def page(self, call: PublicCall) -> Response:
+        return show(call, "page")
+
     @endpoint("GET", "/", access=None)
     async def front(self, call: PublicCall) -> Response:
         return show(call, "front")
 
 
 def build_things() -> Starlette:
-    app = Starlette(routes=build_routes([ThingEndpoints()], AnonymousAuthenticator()))
+    table = build_routes([ThingEndpoints()], AnonymousAuthenticator())
+    app = Starlette(routes=[table], exception_handlers=dict(EXCEPTION_HANDLERS))
     app.router.redirect_slashes = False
     return app
 
@@ -94,6 +101,9 @@ def build_things() -> Starlette:
         ("GET", "/things/mine/parts/8/", "retrieve_part id=mine part=8"),
         ("GET", "/things/{id}/", "retrieve id={id}"),
         ("GET", "/things/ü b/", "retrieve id=ü b"),
+        ("GET", "/pages/", "page rest="),
+        ("GET", "/pages/a", "page rest=a"),
+        ("GET", "/pages/a//b/", "page rest=a//b/"),
     ],
 )
 async def test_fixed_segment_wins_over_parameter_and_method_decides(
@@ -105,7 +115,17 @@ async def test_fixed_segment_wins_over_parameter_and_method_decides(
 
 @pytest.mark.parametrize(
     "path",
-    ["/nothing/", "/things/", "/things//", "/things/7", "//", "", "/things/7/parts/", "/x/y/z/"],
+    [
+        "/nothing/",
+        "/things/",
+        "/things//",
+        "/things/7",
+        "//",
+        "",
+        "/things/7/parts/",
+        "/x/y/z/",
+        "/pages",
+    ],
 )
 async def test_unknown_path_is_404(path: str) -> None:
     assert (await send_request(build_things(), http_scope("GET", path))).status == 404
@@ -136,56 +156,63 @@ def build_instances(classes: tuple[type[Handler], ...]) -> list[Handler]:
     return [object.__new__(each) for each in classes]
 
 
-ROUTES = build_routes(build_instances(ENDPOINT_CLASSES), AnonymousAuthenticator())
+TABLE = build_routes(build_instances(ENDPOINT_CLASSES), AnonymousAuthenticator())
 
 
 def test_every_path_parameter_is_a_whole_segment() -> None:
-    segments = {segment for route in ROUTES for segment in route.path.split("/")}
+    segments = {segment for route in TABLE.routes for segment in route.path.split("/")}
     # The router of the console reads the rest of its addresses.
     segments.discard("{rest:path}")
     assert [s for s in segments if "{" in s and not re.fullmatch(r"\{[a-z_]+\}", s)] == []
 
 
+def test_no_two_parameters_of_a_path_share_a_name() -> None:
+    assert not [
+        each.path for each in TABLE.routes if len({*each.parameters}) < len(each.parameters)
+    ]
+
+
 def test_no_two_routes_share_a_path_and_a_method() -> None:
-    keys = [(route.path, method) for route in ROUTES for method in sorted(route.methods or ())]
+    keys = [(route.path, route.method) for route in TABLE.routes]
     assert len(keys) > 50
     assert len(set(keys)) == len(keys)
 
 
 def sample_paths() -> Iterator[str]:
     """Return every path with each value for its parameters."""
-    for template in dict.fromkeys(route.path for route in ROUTES):
-        yield from dict.fromkeys(re.sub(r"\{[a-z_]+\}", value, template) for value in VALUES)
+    for template in dict.fromkeys(route.path for route in TABLE.routes):
+        yield from dict.fromkeys(re.sub(r"\{[a-z_:]+\}", value, template) for value in VALUES)
 
 
-def find_route(method: str, path: str, routes: list[Route]) -> Route | None:
-    """Return the first route that matches the request, like Starlette's router."""
-    scope = http_scope(method, path)
-    return next((route for route in routes if route.matches(scope)[0] is Match.FULL), None)
+def find_route(method: str, path: str) -> EndpointRoute | None:
+    match, found = TABLE.matches(http_scope(method, path))
+    return found["route"] if match is Match.FULL else None
+
+
+def compile_template(path: str) -> re.Pattern[str]:
+    one_segment = re.sub(r"\\{[a-z_]+\\}", "[^/]+", re.escape(path))
+    return re.compile(re.sub(r"\\{[a-z_]+:path\\}", ".*", one_segment))
 
 
 @pytest.mark.slow
 def test_most_specific_route_takes_each_path() -> None:
+    patterns = {path: compile_template(path) for path in {route.path for route in TABLE.routes}}
     reached = set()
     for path in sample_paths():
-        matching = [each for each in ROUTES if each.path_regex.match(path)]
+        matching = [each for each in TABLE.routes if patterns[each.path].fullmatch(path)]
+        assert {route.path for route, _ in TABLE.find(path)} == {each.path for each in matching}
         for method in METHODS:
-            route = find_route(method, path, matching)
-            if route is None:
-                continue
             alternatives = [
                 [segment.startswith("{") for segment in each.path.split("/")]
                 for each in matching
-                if method in (each.methods or ())
+                if method == each.method
             ]
-            assert [part.startswith("{") for part in route.path.split("/")] == min(alternatives)
-            reached.add((method, route.path))
-    assert reached == {
-        (method, route.path)
-        for route in ROUTES
-        for method in route.methods or ()
-        if method in METHODS
-    }
+            route = find_route(method, path)
+            assert (route is None) == (not alternatives)
+            if route is not None:
+                assert [part.startswith("{") for part in route.path.split("/")] == min(alternatives)
+                reached.add((method, route.path))
+    assert reached == {(route.method, route.path) for route in TABLE.routes}
 
 
 def test_api_needs_an_instance_of_every_endpoint_class() -> None:

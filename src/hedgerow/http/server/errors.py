@@ -6,7 +6,6 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
 from starlette.types import ExceptionHandler
 
 from hedgerow.errors import (
@@ -17,6 +16,7 @@ from hedgerow.errors import (
     NotFound,
     Unavailable,
 )
+from hedgerow.http.routing import RouteTable
 from hedgerow.http.server.response import Header, JsonResponse, Reply, build_json_reply
 from hedgerow.lib.optional_packages import MissingPackage
 from hedgerow.lib.text import format_path
@@ -49,14 +49,12 @@ def find_allowed_methods(request: Request) -> list[str]:
     count: …/rearrange/ is not also a record with the id "rearrange"."""
     matching = [
         route
-        for route in request.app.routes
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+        for table in request.app.routes
+        if isinstance(table, RouteTable)
+        for route, _ in table.find(request.scope["path"])
     ]
-    fewest = min((len(route.param_convertors) for route in matching), default=0)
-    methods: set[str] = set()
-    for route in matching:
-        if len(route.param_convertors) == fewest:
-            methods |= route.methods or set()
+    fewest = min((len(route.parameters) for route in matching), default=0)
+    methods = {route.method for route in matching if len(route.parameters) == fewest}
     if "GET" in methods:
         methods.add("HEAD")
     return [name for name in METHOD_ORDER if name in methods or name == "OPTIONS"]

@@ -32,7 +32,7 @@ from hedgerow.dashboards.result_store import (
 )
 from hedgerow.errors import Throttled
 from hedgerow.projects.model import ProjectId
-from hedgerow.storage.engine.database import Database, PreparedQuery
+from hedgerow.storage.engine.database import AnyRow, Database, PreparedQuery
 from hedgerow.storage.engine.generations import event_topic
 from hedgerow.storage.engine.row_claims import is_free
 from hedgerow.storage.flags.flags import flag_topic
@@ -53,6 +53,7 @@ _fetch_state = PreparedQuery(
         " OR EXISTS (SELECT 1 FROM mirror_queue WHERE kind <> 'mark')"
     ).bindparams(bindparam("events"), bindparam("flags"))
 )
+_any_wanted = AnyRow(table.c.wanted_at.is_not(None))
 _ROW = (
     table.c.key,
     table.c.state,
@@ -120,6 +121,8 @@ class SqlResultStore(ResultStore):
     async def claim(
         self, busy: Collection[ProjectId], last: ProjectId, now: datetime, until: datetime
     ) -> Computation | None:
+        if not await _any_wanted.is_in(self._database):
+            return None
         free = table.c.wanted_at.is_not(None) & is_free(
             table.c.claimed_until, now, until + (until - now)
         )

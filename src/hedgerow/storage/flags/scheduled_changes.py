@@ -22,7 +22,7 @@ from hedgerow.projects.activity import ActivityEntry, Actor
 from hedgerow.projects.model import ProjectId
 from hedgerow.projects.recurrence import Frequency
 from hedgerow.storage.engine import generations
-from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.database import AnyRow, Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.flags.approvals.approval_gate import WriteGate
 from hedgerow.storage.flags.approvals.change_request_rows import end_request, find_request
@@ -30,6 +30,8 @@ from hedgerow.storage.flags.flags import SqlFlagStore, find_flag, flag_topic, st
 from hedgerow.storage.projects import activity
 from hedgerow.storage.tables import flags
 from hedgerow.storage.tables import scheduled_changes as table
+
+_any_waiting = AnyRow(table.c.executed_at.is_(None))
 
 
 class SqlScheduledChangeStore(ScheduledChangeStore):
@@ -104,6 +106,8 @@ class SqlScheduledChangeStore(ScheduledChangeStore):
         return await self._database.write(run)
 
     async def due(self, now: datetime, limit: int) -> Sequence[ScheduledChange]:
+        if not await _any_waiting.is_in(self._database):
+            return []
         is_due = table.c.executed_at.is_(None) & (table.c.scheduled_at <= now)
         first = select(table).where(is_due).order_by(table.c.scheduled_at, table.c.id).limit(limit)
         return await self._database.read(

@@ -20,6 +20,16 @@ ONLY_ON_POSTGRES: frozenset[str] = frozenset()
 
 MAX_LISTED = 10
 
+# One statement for all tables: SQLAlchemy inspects each by itself, which took three times as long.
+_SQLITE_COLUMNS = """
+    SELECT t.name, c.name FROM sqlite_master AS t JOIN pragma_table_xinfo(t.name) AS c
+    WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite^_%' ESCAPE '^' AND c.hidden <> 1
+"""
+_POSTGRES_COLUMNS = """
+    SELECT c.relname, a.attname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+    WHERE c.relnamespace = CAST(current_schema() AS regnamespace) AND c.relkind IN ('r', 'p')
+    AND a.attnum > 0 AND NOT a.attisdropped
+"""
 _SQLITE_TRIGGERS = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
 _POSTGRES_TRIGGERS = """
     SELECT t.tgname, c.relname FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
@@ -107,9 +117,11 @@ def read_schema(connection: Connection) -> set[SchemaObject]:
 
 
 def _read_columns(connection: Connection) -> Iterator[SchemaObject]:
-    for (_, table), columns in inspect(connection).get_multi_columns().items():
+    is_sqlite = connection.dialect.name == "sqlite"
+    sql = _SQLITE_COLUMNS if is_sqlite else _POSTGRES_COLUMNS
+    for table, column in connection.execute(text(sql)):
         yield SchemaObject("table", table)
-        yield from (SchemaObject("column", table, column["name"]) for column in columns)
+        yield SchemaObject("column", table, column)
 
 
 def _read_indexes(connection: Connection) -> Iterator[SchemaObject]:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, literal_column, select, update
 
 from hedgerow.errors import Invalid, Unavailable
 from hedgerow.lib import jsonio
@@ -31,7 +31,7 @@ from hedgerow.persons.behaviors.times import (
 )
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import bulk, generations
-from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.database import AnyRow, Database
 from hedgerow.storage.engine.task_claims import TaskClaims
 from hedgerow.storage.flags.flags import flag_topic
 from hedgerow.storage.persons.changes import ConcurrentPersonChangeError
@@ -240,6 +240,13 @@ def _mark_removed(connection: Connection, ids: Collection[BehaviorId]) -> None:
         connection.execute(update(table).where(table.c.id.in_(ids)).values(**values))
 
 
+_UNFINISHED = (BehaviorState.BUILDING, BehaviorState.REMOVED)
+_any_unfinished = AnyRow(
+    table.c.state.in_([literal_column(f"'{state.value}'") for state in _UNFINISHED])
+)
+_any_doubted = AnyRow(table.c.doubted_at.is_not(None))
+
+
 class SqlBehaviorStore(BehaviorStore):
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -249,7 +256,9 @@ class SqlBehaviorStore(BehaviorStore):
         return await self._database.read(lambda connection: _read_behaviors(connection, project_id))
 
     async def list_unfinished(self) -> Sequence[Behavior]:
-        waiting = table.c.state.in_((BehaviorState.BUILDING, BehaviorState.REMOVED))
+        if not await _any_unfinished.is_in(self._database):
+            return []
+        waiting = table.c.state.in_(_UNFINISHED)
 
         def run(connection: Connection) -> list[Behavior]:
             rows = connection.execute(select(table).where(waiting).order_by(table.c.id))
@@ -387,6 +396,8 @@ class SqlBehaviorStore(BehaviorStore):
         await self._database.write(change)
 
     async def list_doubted(self, before: datetime) -> Sequence[ProjectId]:
+        if not await _any_doubted.is_in(self._database):
+            return []
         wanted = select(table.c.project_id).distinct().where(table.c.doubted_at < before)
         return await self._database.read(
             lambda connection: [ProjectId(row.project_id) for row in connection.execute(wanted)]

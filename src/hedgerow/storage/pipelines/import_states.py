@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, exists, insert, select, update
+from sqlalchemy import Connection, exists, insert, literal_column, select, update
 
 from hedgerow.pipelines.imports.run import ImportStateStore
 from hedgerow.pipelines.imports.scheduler import PlannedRun, ScheduleStore
@@ -11,13 +11,20 @@ from hedgerow.pipelines.jobs.running import JobStep
 from hedgerow.pipelines.model import Job, JobStatus, Record, RecordId
 from hedgerow.plugin.component import Family
 from hedgerow.plugin.imports import FileVersion
-from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.database import AnyRow, Database
 from hedgerow.storage.pipelines import jobs
 from hedgerow.storage.pipelines.records import decode_record
 from hedgerow.storage.tables import import_states as table
 from hedgerow.storage.tables import imported_files, pipeline_jobs, pipeline_records
 
 _OPEN_STATUSES = tuple(status.value for status in JobStatus if not status.is_over)
+
+_is_importer = (
+    (pipeline_records.c.family == literal_column(f"'{Family.IMPORT_APP.value}'"))
+    & pipeline_records.c.enabled.is_(True)
+    & pipeline_records.c.deleted.is_(False)
+)
+_any_importer = AnyRow(_is_importer)
 
 
 class SqlImportStore(ImportStateStore, ScheduleStore):
@@ -38,17 +45,13 @@ class SqlImportStore(ImportStateStore, ScheduleStore):
         return bool(version == mark.version)
 
     async def importers(self) -> Sequence[tuple[Record, PlannedRun | None]]:
-        enabled = select(pipeline_records).where(
-            (pipeline_records.c.family == Family.IMPORT_APP.value)
-            & pipeline_records.c.enabled.is_(True)
-            & pipeline_records.c.deleted.is_(False)
-        )
+        if not await _any_importer.is_in(self._database):
+            return []
+        enabled = select(pipeline_records).where(_is_importer)
         plans = select(table.c.record_id, table.c.schedule, table.c.next_run_ms)
 
         def run(connection: Connection) -> list[tuple[Record, PlannedRun | None]]:
             records = [decode_record(row) for row in connection.execute(enabled)]
-            if not records:
-                return []
             planned = {
                 row.record_id: PlannedRun(schedule=row.schedule, next_run_ms=row.next_run_ms)
                 for row in connection.execute(plans)

@@ -23,10 +23,10 @@ def directory(tmp_path: Path) -> Path:
 
 
 async def get(directory: Path, path: str) -> tuple[int, dict[str, str], bytes]:
-    routes = build_routes(
+    table = build_routes(
         [ScriptEndpoints(directory)], Authenticator(MagicMock(), MagicMock(), MagicMock())
     )
-    response = await send_request(Starlette(routes=routes), http_scope("GET", path + "/"))
+    response = await send_request(Starlette(routes=[table]), http_scope("GET", path + "/"))
     return response.status, response.headers, response.body
 
 

@@ -4,9 +4,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.routing import Route
+from starlette.responses import Response
+from starlette.routing import request_response
 
 from hedgerow.errors import Conflict, Invalid, NotFound, Throttled, Unavailable
+from hedgerow.http.routing import EndpointRoute, RouteTable
 from hedgerow.http.server.errors import (
     EXCEPTION_HANDLERS,
     build_error_reply,
@@ -18,28 +20,33 @@ from tests.unit.http.asgi import AsgiResponse, http_scope, make_receive, send_re
 
 @pytest.fixture
 def api() -> Starlette:
-    async def retrieve(request: Request) -> None:
+    async def retrieve(request: Request) -> Response:
         raise NotFound(f"No thing {request.path_params['id']}.")
 
-    async def change(_: Request) -> None:
+    async def change(_: Request) -> Response:
         raise Conflict
 
-    async def remove(_: Request) -> None:
+    async def remove(_: Request) -> Response:
         raise Unavailable("The database does not answer.")
 
-    async def fail(_: Request) -> None:
+    async def fail(_: Request) -> Response:
         raise RuntimeError("the password is sesame")
 
-    async def brew(_: Request) -> None:
+    async def brew(_: Request) -> Response:
         raise HTTPException(418, "Short and stout.")
 
     app = Starlette(
         routes=[
-            Route("/things/{id}/", retrieve, methods=["GET"]),
-            Route("/things/{id}/", change, methods=["PATCH"]),
-            Route("/things/{id}/", remove, methods=["DELETE"]),
-            Route("/broken/", fail),
-            Route("/teapot/", brew),
+            RouteTable(
+                EndpointRoute(method, path, request_response(function))
+                for method, path, function in (
+                    ("GET", "/things/{id}/", retrieve),
+                    ("PATCH", "/things/{id}/", change),
+                    ("DELETE", "/things/{id}/", remove),
+                    ("GET", "/broken/", fail),
+                    ("GET", "/teapot/", brew),
+                )
+            )
         ],
         exception_handlers=dict(EXCEPTION_HANDLERS),
     )

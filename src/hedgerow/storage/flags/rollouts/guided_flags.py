@@ -15,6 +15,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal_column,
     select,
     update,
 )
@@ -23,7 +24,7 @@ from hedgerow.flags.model import Flag, FlagId
 from hedgerow.flags.store import FlagWrite
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import generations
-from hedgerow.storage.engine.database import Database
+from hedgerow.storage.engine.database import AnyRow, Database
 from hedgerow.storage.engine.paging import read_page
 from hedgerow.storage.engine.row_claims import is_free
 from hedgerow.storage.flags.approvals.approval_gate import WriteGate
@@ -127,6 +128,7 @@ class SqlGuideStore(Generic[G, E]):
         self._database = database
         self._flags = flags
         self._tables = tables
+        self._any_running = AnyRow(tables.table.c.state == literal_column(f"'{RUNNING}'"))
 
     async def flag(self, project_id: ProjectId, id: FlagId) -> Flag | None:
         return await self._flags.flag(project_id, id)
@@ -177,6 +179,8 @@ class SqlGuideStore(Generic[G, E]):
         return await self._database.read(read)
 
     async def _claim(self, now: datetime, until: datetime, limit: int) -> Sequence[G]:
+        if not await self._any_running.is_in(self._database):
+            return ()
         table = self._tables.table
         # What is too far ahead was written before the clock was set back.
         ahead = now + MAX_AHEAD
