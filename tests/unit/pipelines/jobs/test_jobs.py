@@ -38,6 +38,9 @@ class FakeJobStore:
             (job for job in self.stored_jobs if (job.record_id, job.id) == (record_id, id)), None
         )
 
+    async def open_jobs(self, record_id: RecordId, type: str) -> list[Job]:
+        raise AssertionError("unexpected call of open_jobs")
+
     async def change_status(
         self,
         record_id: RecordId,
