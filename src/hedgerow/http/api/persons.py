@@ -96,7 +96,7 @@ def _parse_filters(call: ProjectCall) -> list[Any]:
         filters = jsonio.parse(text.encode("utf-8", "surrogatepass"))
     except jsonio.JsonError as error:
         raise Invalid(f"Invalid JSON: {error}", attr="properties") from None
-    if filters is None:
+    if filters is None or filters in ("", {}):
         return []
     if not isinstance(filters, list):
         raise Invalid("Expected a list of filters.", attr="properties", code="not_a_list")
