@@ -28,7 +28,8 @@ from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.ingestion.read_barrier import ReadBarrier
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso
-from hedgerow.lib.text import explain_unstorable, parse_whole_number
+from hedgerow.lib.ids import normalize_uuid
+from hedgerow.lib.text import parse_whole_number
 from hedgerow.persons.admin_actions import (
     build_deletion_entry,
     build_edit_entry,
@@ -96,7 +97,7 @@ def _parse_filters(call: ProjectCall) -> list[Any]:
         filters = jsonio.parse(text.encode("utf-8", "surrogatepass"))
     except jsonio.JsonError as error:
         raise Invalid(f"Invalid JSON: {error}", attr="properties") from None
-    if filters is None:
+    if filters is None or filters in ("", {}):
         return []
     if not isinstance(filters, list):
         raise Invalid("Expected a list of filters.", attr="properties", code="not_a_list")
@@ -324,14 +325,10 @@ class PersonEndpoints:
 
     async def _find(self, call: ProjectCall) -> Person:
         """Find a person after all events accepted so far are processed."""
-        person_id = call.path_param("person_id", RESERVED)
+        uuid = normalize_uuid(call.path_param("person_id", RESERVED))
         await self._read_barrier.wait_until_processed()
-        person = (
-            None
-            if explain_unstorable(person_id)
-            else await self._persons.person(call.project.id, person_id)
-        )
-        if person is None:
+        person = uuid and await self._persons.person(call.project.id, uuid)
+        if not person:
             raise NotFound
         return person
 

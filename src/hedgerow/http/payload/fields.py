@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from types import NoneType
 from typing import Annotated, Any, ClassVar, LiteralString, TypeVar, get_args, get_origin
 
 from annotated_types import Ge, GroupedMetadata, Le, MaxLen, MinLen
@@ -169,21 +170,43 @@ def _build_shape(model: type[Fields]) -> Shape:
 
 def _unfold(model: type[Fields], form: FormFields) -> dict[str, Any]:
     """Return the last value of each field, or all values where the model has a list. A field that
-    takes objects has JSON text in a form."""
+    takes objects has JSON text in a form. An empty text, unless the field takes texts, is null, or
+    no value if the field may be omitted but not null."""
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
-    return {name: _unfold_field(fields.get(name), values) for name, values in form.items()}
+    return {
+        name: _unfold_field(fields.get(name), values)
+        for name, values in form.items()
+        if not (values == [""] and _is_omitted_when_empty(fields.get(name)))
+    }
+
+
+def _is_omitted_when_empty(field: FieldInfo | None) -> bool:
+    if field is None or field.is_required() or _is_list(field.annotation) or _takes_json(field):
+        return False
+    return not any(_has_type(field.annotation, each) for each in (str, Any, NoneType))
 
 
 def _unfold_field(field: FieldInfo | None, values: list[str]) -> Any:
     if field is None:
         return values[-1]
     is_json = _takes_json(field)
+    if values == [""] and (is_json or _is_null_when_empty(field.annotation)):
+        return None
     if not _is_list(field.annotation):
         return _parse_form_json(values[-1]) if is_json else values[-1]
     if not is_json:
         return values
     parsed = [_parse_form_json(text) for text in values]
     return parsed[0] if len(parsed) == 1 and not isinstance(parsed[0], dict) else parsed
+
+
+def _is_null_when_empty(annotation: Any) -> bool:
+    takes_text = _is_list(annotation) or _has_type(annotation, str)
+    return not takes_text and _has_type(annotation, NoneType)
+
+
+def _has_type(annotation: Any, type: Any) -> bool:
+    return annotation is type or any(_has_type(each, type) for each in get_args(annotation))
 
 
 def _is_list(annotation: Any) -> bool:
@@ -204,10 +227,7 @@ def _has_object(annotation: Any) -> bool:
 
 
 def _parse_form_json(text: str) -> Any:
-    """Return the value of JSON text, null for an empty text. Other text remains as it is, so that
-    the field rejects it."""
-    if not text:
-        return None
+    """Return the value of JSON text. Other text remains as it is, so that the field rejects it."""
     try:
         return parse_bounded_json(text.encode("utf-8", "surrogatepass"))
     except jsonio.JsonError:

@@ -201,7 +201,7 @@ def _parse_request(
     return EvaluationRequest(
         distinct_id=_parse_distinct_id(body),
         person_properties=properties,
-        groups=_parse_groups(groups) if groups else groups,
+        groups=parse_groups(groups) if groups else groups,
         group_properties=_keep_objects(group_properties) if group_properties else group_properties,
         anonymous_id=anonymous_id and anonymous_id[:DISTINCT_ID_MAX_CHARS],
         device_id=_read_text(body, "$device_id", "device_id"),
@@ -239,7 +239,7 @@ def _read_object(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {}
 
 
-def _parse_groups(groups: Mapping[str, Any]) -> dict[str, str]:
+def parse_groups(groups: Mapping[str, Any]) -> dict[str, str]:
     """Keep group keys that are text or numbers; ignore all others."""
     return {
         name: str(key)

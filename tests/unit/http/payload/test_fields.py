@@ -11,7 +11,16 @@ from pydantic import AllowInfNan, BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from hedgerow.errors import Invalid
-from hedgerow.http.payload.fields import INT32_MAX, OMITTED, Between, Fields, Text, validate
+from hedgerow.http.payload.body import FormFields
+from hedgerow.http.payload.fields import (
+    INT32_MAX,
+    OMITTED,
+    Between,
+    Boolean,
+    Fields,
+    Text,
+    validate,
+)
 from hedgerow.http.server.errors import build_error_reply
 from tests.unit.generated import bounded
 
@@ -187,6 +196,36 @@ def test_body_that_is_not_an_object_is_rejected(body: Any, kind: str) -> None:
 )
 def test_form_text_is_coerced_to_numbers_and_booleans(field: str, value: Any, meant: Any) -> None:
     assert getattr(thing(**{field: value}), field) == meant
+
+
+class Emptied(Fields):
+    needed: int
+    number: Annotated[int, Between()] = 0
+    flag: Boolean = OMITTED
+    colour: Colour | None = Colour.RED
+    maybe: Boolean | None = True
+    text: Annotated[str, Text(10, blank=True)] | None = None
+    short: Annotated[str, Text(10)] = OMITTED
+    tags: list[str] = OMITTED
+    counts: dict[str, int] | None = None
+    parts: list[dict[str, int]] | None = None
+    value: Any = None
+
+
+def test_empty_text_in_a_form_is_null_or_omitted_unless_the_field_takes_texts() -> None:
+    names = ("number", "flag", "colour", "maybe", "text", "counts", "parts", "value", "unknown")
+    form = FormFields.from_pairs([("needed", "5"), *((name, "") for name in names)])
+    found = validate(Emptied, form)
+    assert (found.needed, found.number) == (5, 0)
+    assert (found.colour, found.maybe, found.text, found.counts) == (None, None, "", None)
+    assert (found.parts, found.value) == (None, "")
+    assert not {"number", "flag"} & found.model_fields_set
+    for name, code in (("needed", "invalid_input"), ("short", "blank")):
+        with pytest.raises(Invalid) as raised:
+            validate(Emptied, FormFields.from_pairs([("needed", "5"), (name, ""), (name, "")]))
+        assert (raised.value.attr, raised.value.code) == (name, code)
+    tags = FormFields.from_pairs([("needed", "5"), ("tags", "")])
+    assert validate(Emptied, tags).tags == [""]
 
 
 def test_unknown_fields_are_ignored_and_omitted_fields_are_not_set() -> None:

@@ -415,6 +415,8 @@ class DashboardEndpoints:
             return None
         try:
             filters = jsonio.parse(text.encode("utf-8", "surrogatepass"))
+            if filters is None:
+                return None
             await self._dashboards.check_filters(call.project, filters, call.now)
         except jsonio.JsonError as error:
             raise Invalid(str(error), attr="filters_override") from None

@@ -275,7 +275,7 @@ def _parse_filter(call: ProjectCall) -> InsightFilter:
 def _parse_dashboards(call: ProjectCall) -> list[DashboardId]:
     """Parse `dashboards`: one id, or as PostHog's clients send it a JSON list of ids."""
     text = call.query_param("dashboards") or ""
-    found: Any = [parse_positive(text)] if text else []
+    found: Any = [parse_positive(text)] if text not in ("", "null") else []
     if text.startswith("["):
         try:
             found = jsonio.parse(text.encode("utf-8", "surrogatepass"))

@@ -20,6 +20,7 @@ from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.openapi.sdk_types import COHORTS, TOKEN_OF_PROJECT, Definitions
 from hedgerow.http.parameters import Parameter
 from hedgerow.http.payload.fields import Between, Fields
+from hedgerow.http.sdk.decide import parse_groups
 from hedgerow.http.sdk.local_evaluation import CACHING, parse_legacy_audience
 from hedgerow.http.server.headers import etag_matches
 from hedgerow.http.server.response import JsonResponse
@@ -106,7 +107,7 @@ class FlagEvaluationEndpoints:
             raise Invalid("This field is required.", attr="distinct_id", code="required")
         request = EvaluationRequest(
             distinct_id=distinct_id,
-            groups=_parse_groups(call.query_param("groups")),
+            groups=_read_groups(call.query_param("groups")),
             runtime=lambda: Runtime.ALL,
         )
         decision = await self._decider.decide(call.project, request, call.now)
@@ -142,13 +143,15 @@ class FlagEvaluationEndpoints:
         )
 
 
-def _parse_groups(text: str | None) -> dict[str, str]:
+def _read_groups(text: str | None) -> dict[str, str]:
     if not text:
         return {}
     try:
         value = jsonio.parse(text.encode("utf-8", "surrogatepass"))
     except jsonio.JsonError as error:
         raise Invalid(str(error), attr="groups") from None
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value.values()):
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
         raise Invalid("Expected an object of group types and group keys.", attr="groups")
-    return value
+    return parse_groups(value)

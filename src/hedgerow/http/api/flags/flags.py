@@ -171,6 +171,8 @@ def _parse_tags(text: str | None) -> frozenset[str]:
         tags = jsonio.parse(text.encode("utf-8", "surrogatepass"))
     except jsonio.JsonError as error:
         raise Invalid(str(error), attr="tags") from None
+    if tags is None:
+        return frozenset()
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise Invalid('Expected a list of texts, such as ["checkout"].', attr="tags")
     return frozenset(tags)

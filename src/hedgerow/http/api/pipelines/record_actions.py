@@ -54,8 +54,8 @@ class RearrangeBody(Fields):
     of a component. Without either, nothing moves."""
 
     orders: Json = None
-    plugin: Any = None
-    order: Any = None
+    plugin: Json = None
+    order: Json = None
 
 
 class ConfigBody(Fields):
