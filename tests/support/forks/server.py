@@ -32,6 +32,9 @@ PRELOADED_MODULES = (
     "hedgerow.storage.events.events",
     # With NumPy, on the first event.
     "hedgerow.storage.events.uuid_bloom_filter",
+    # A new installation creates a key, and some of them migrate their database.
+    "cryptography.fernet",
+    "alembic.command",
 )
 # Other commands start normally, which proves that they import what they need.
 FORKED_COMMANDS = ("serve", "worker", "edge")
