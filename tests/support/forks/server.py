@@ -28,6 +28,9 @@ PRELOADED_MODULES = (
     "hedgerow.cli.installation.edge",
     "hedgerow.cli.installation.serve",
     "hedgerow.outbound.http_client",
+    # With psycopg, by services on PostgreSQL.
+    "hedgerow.storage.engine.change_listener",
+    "hedgerow.storage.engine.postgres",
     "hedgerow.storage.events.chdb",
     "hedgerow.storage.events.events",
     # With NumPy, on the first event.
