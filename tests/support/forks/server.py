@@ -28,6 +28,8 @@ PRELOADED_MODULES = (
     "hedgerow.cli.installation.edge",
     "hedgerow.cli.installation.serve",
     "hedgerow.outbound.http_client",
+    # By services with destinations.
+    "hedgerow.plugin.liquid_texts",
     # With psycopg, by services on PostgreSQL.
     "hedgerow.storage.engine.change_listener",
     "hedgerow.storage.engine.postgres",
