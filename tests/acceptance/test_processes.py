@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -37,7 +38,8 @@ FLAGS: list[dict[str, Any]] = [
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """On SQLite: the owner of the data, and a reader."""
     data = tmp_path_factory.mktemp("processes")
-    with LiveServer(data, "--processes", "2", shutdown_drain_s="0") as running:
+    settings = {"shutdown_drain_s": "1", "port": find_free_port()}
+    with LiveServer(data, "--processes", "2", **settings) as running:
         with running.client() as client:
             for flag in FLAGS:
                 made = client.post(
@@ -199,11 +201,12 @@ def test_streams_pass_through(server: LiveServer) -> None:
 
 class SteadyLoad:
     """Clients that evaluate flags and capture events on kept-alive connections, and connect to
-    another process after an answer that closes theirs."""
+    another process after an answer that closes theirs. Each load has an event of its own."""
 
     def __init__(self, server: LiveServer, clients: int = 4) -> None:
         self._server = urlsplit(server.address).netloc
         self._is_over = threading.Event()
+        self.event = f"load {uuid4()}"
         self.failures: list[str] = []
         self.acknowledged = self.evaluated = 0
         self._threads = [
@@ -223,7 +226,7 @@ class SteadyLoad:
 
     def _run(self, number: int) -> None:
         connection: http.client.HTTPConnection | None = None
-        event = {"event": "load", "distinct_id": f"client-{number}"}
+        event = {"event": self.event, "distinct_id": f"client-{number}"}
         for path in itertools.cycle(("/decide?v=3", "/capture/")):
             if connection is None:
                 connection = self._connect()
@@ -274,8 +277,9 @@ class SteadyLoad:
         return answer
 
 
-def count_load(server: LiveServer) -> int:
-    query = {"kind": "HogQLQuery", "query": "SELECT count() FROM events WHERE event = 'load'"}
+def count_load(server: LiveServer, load: SteadyLoad) -> int:
+    sql = f"SELECT count() FROM events WHERE event = '{load.event}'"
+    query = {"kind": "HogQLQuery", "query": sql}
     with server.client() as client:
         answer = client.post("/api/projects/1/query/", json={"query": query})
     assert answer.status_code == 200, answer.text
@@ -296,28 +300,25 @@ def end_and_await_another(
 
 
 def test_a_killed_process_is_replaced_and_loses_nothing(server: LiveServer) -> None:
-    before = count_load(server)
     with SteadyLoad(server) as load:
         for number in (1, 0):
             end_and_await_another(server, number, signal.SIGKILL, load)
         ask_both(lambda: decide(server.address))
     # An event whose answer was lost with the process may be stored too.
-    wait_for(lambda: count_load(server) >= before + load.acknowledged, 120)
-    assert count_load(server) <= before + load.acknowledged + len(load.failures)
+    wait_for(lambda: count_load(server, load) >= load.acknowledged, 120)
+    assert count_load(server, load) <= load.acknowledged + len(load.failures)
     assert "starting another one" in server.errors
 
 
-def test_sigterm_replaces_each_process_without_a_failed_request(tmp_path: Path) -> None:
+def test_sigterm_replaces_each_process_without_a_failed_request(server: LiveServer) -> None:
     """The owner of the data, too: it does not wait for its readers, which go on."""
-    settings = {"shutdown_drain_s": "1", "port": find_free_port()}
-    with LiveServer(tmp_path, "--processes", "2", **settings) as server:
+    ask_both(lambda: decide(server.address))
+    with SteadyLoad(server) as load:
+        for number in (0, 1):
+            end_and_await_another(server, number, signal.SIGTERM, load)
         ask_both(lambda: decide(server.address))
-        with SteadyLoad(server) as load:
-            for number in (0, 1):
-                end_and_await_another(server, number, signal.SIGTERM, load)
-            ask_both(lambda: decide(server.address))
-        assert load.failures == []
-        wait_for(lambda: count_load(server) == load.acknowledged, 120)
+    assert load.failures == []
+    wait_for(lambda: count_load(server, load) == load.acknowledged, 120)
 
 
 def test_sigterm_drains_without_a_failed_request(tmp_path: Path) -> None:
@@ -332,7 +333,7 @@ def test_sigterm_drains_without_a_failed_request(tmp_path: Path) -> None:
         assert all(map(has_ended, children))
     # The port is free, and the events are there.
     with LiveServer(tmp_path, **settings) as server:
-        wait_for(lambda: count_load(server) == load.acknowledged, 60)
+        wait_for(lambda: count_load(server, load) == load.acknowledged, 60)
         # Two services on one port are refused, although the processes of one share it.
         refused = LiveServer(tmp_path / "other", "--processes", "2", **settings)
         assert refused.process.wait(60) == 1

@@ -28,10 +28,18 @@ PRELOADED_MODULES = (
     "hedgerow.cli.installation.edge",
     "hedgerow.cli.installation.serve",
     "hedgerow.outbound.http_client",
+    # By services with destinations.
+    "hedgerow.plugin.liquid_texts",
+    # With psycopg, by services on PostgreSQL.
+    "hedgerow.storage.engine.change_listener",
+    "hedgerow.storage.engine.postgres",
     "hedgerow.storage.events.chdb",
     "hedgerow.storage.events.events",
     # With NumPy, on the first event.
     "hedgerow.storage.events.uuid_bloom_filter",
+    # A new installation creates a key, and some of them migrate their database.
+    "cryptography.fernet",
+    "alembic.command",
 )
 # Other commands start normally, which proves that they import what they need.
 FORKED_COMMANDS = ("serve", "worker", "edge")

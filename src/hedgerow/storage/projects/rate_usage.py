@@ -3,10 +3,10 @@ there is a single process."""
 
 from collections import defaultdict
 from collections.abc import Mapping
+from importlib import import_module
 from uuid import uuid4
 
 from sqlalchemy import Connection, delete, func, select, text
-from sqlalchemy.dialects.postgresql import insert
 
 from hedgerow.projects.call_limits import UsageExchange
 from hedgerow.storage.engine.database import Database
@@ -49,7 +49,8 @@ class SqlUsageExchange(UsageExchange):
             {"holder": self._holder, "bucket": bucket, "used": number, "updated_at": now}
             for bucket, number in sorted(used.items())
         ]
-        add = insert(rate_usage).values(rows)
+        # The engine has imported its dialect; importing it for SQLite slows down every start.
+        add = import_module("sqlalchemy.dialects.postgresql").insert(rate_usage).values(rows)
         connection.execute(
             add.on_conflict_do_update(
                 index_elements=("holder", "bucket"),
