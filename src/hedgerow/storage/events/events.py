@@ -20,6 +20,7 @@ from clickhouse_connect.driver.exceptions import Error
 from hedgerow.errors import Invalid, OperatorError
 from hedgerow.events.deletion import CountableEvents, EventSelection
 from hedgerow.events.model import Event, EventKey
+from hedgerow.lib.optional_packages import import_package
 from hedgerow.lib.threads import consume_exception, run_in_thread
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.events import integrity, purge, replica_schema
@@ -37,13 +38,6 @@ from hedgerow.storage.events.column_move import (
     inspect_move,
 )
 from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
-from hedgerow.storage.events.stored_keys import (
-    ALL_PARTS,
-    ReadableParts,
-    find_stored,
-    load_uuids,
-    split_ids,
-)
 from hedgerow.storage.events.table_layout import (
     TableLayout,
     check_same_server,
@@ -54,11 +48,15 @@ from hedgerow.storage.events.table_layout import (
 if TYPE_CHECKING:
     from hedgerow.storage.events.uuid_bloom_filter import UuidBloomFilter
 
+# A server accepts form fields of up to 128 KiB.
+MAX_IDS_PER_STATEMENT = 2_500
 # Computing the typed columns of a block takes more than ten times its size in memory.
 MAX_BLOCK_BYTES = 8 << 20
 # A partition with more parts than this is merged explicitly.
 MAX_PARTS = 50
 MAX_LISTED_PARTS = 5
+
+UUID_FILTER_MODULE = "hedgerow.storage.events.uuid_bloom_filter"
 
 _log = structlog.get_logger("hedgerow.events")
 _TIME_ENCODER = msgspec.json.Encoder()
@@ -73,7 +71,7 @@ class ClickHouseEventStore(CountableEvents):
         # Only for chDB: with a server, other processes write events too.
         self._uuid_filter: UuidBloomFilter | None = None
         # Also only for chDB: a server repairs its parts, or its operator does.
-        self._readable_parts = ReadableParts(engine.report_damage)
+        self._readable_parts = integrity.ReadableParts(engine.report_damage)
         # A thread lock, because a thread continues after its caller is cancelled.
         self._write_lock = threading.Lock()
         # For a server, which takes several inserts at once.
@@ -355,14 +353,15 @@ class ClickHouseEventStore(CountableEvents):
         return new
 
     def _find_stored(self, client: Client, keys: Sequence[EventKey]) -> dict[EventKey, datetime]:
-        find = partial(find_stored, client, keys)
+        find = partial(_find_stored, client, keys)
         if not self._pool.is_embedded:
-            return find(ALL_PARTS)
+            return find(integrity.ALL_PARTS)
         return self._readable_parts.read(client, find)
 
     def _get_uuid_filter(self, client: Client) -> "UuidBloomFilter":
         if self._uuid_filter is None:
-            load = partial(load_uuids, client)
+            # Imported on demand: a server needs neither the filter nor numpy.
+            load = partial(import_package(UUID_FILTER_MODULE).load_uuids, client)
             self._uuid_filter = self._readable_parts.read(client, load)
         return self._uuid_filter
 
@@ -512,6 +511,21 @@ def _has_moved(client: Client, layout: TableLayout) -> bool:
     return layout.has_typed_columns and not count_unfilled_rows(client, layout)
 
 
+def _find_stored(client: Client, keys: Sequence[EventKey], parts: str) -> dict[EventKey, datetime]:
+    """Return when those of these events that are stored in some parts were accepted."""
+    found = {}
+    for some in _split_ids(keys):
+        params = {"projects": [*{project for project, _ in some}], "uuids": [u for _, u in some]}
+        sql = f"""
+            SELECT project_id, uuid, created_at FROM {TABLE}
+            WHERE project_id IN {{projects:Array(Int64)}} AND uuid IN {{uuids:Array(UUID)}}
+            AND {parts}
+        """  # noqa: S608
+        for row in fetch_rows(client, sql, params):
+            found[ProjectId(row["project_id"]), str(row["uuid"])] = row["created_at"]
+    return found
+
+
 def _quote_path(path: Path) -> str:
     escaped = str(path).replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
@@ -561,7 +575,12 @@ def _build_conditions(
     if before:
         clauses.append("timestamp < {before:DateTime64(6, 'UTC')}")
         parameters["before"] = before
-    for some_uuids in split_ids(uuids) if uuids else [()]:
-        for some_ids in split_ids(distinct_ids) if distinct_ids else [()]:
+    for some_uuids in _split_ids(uuids) if uuids else [()]:
+        for some_ids in _split_ids(distinct_ids) if distinct_ids else [()]:
             chosen = {"uuids": list(some_uuids), "distinct_ids": list(some_ids)}
             yield _Condition(where=" AND ".join(clauses), parameters=parameters | chosen)
+
+
+def _split_ids(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), MAX_IDS_PER_STATEMENT):
+        yield items[start : start + MAX_IDS_PER_STATEMENT]

@@ -1,15 +1,15 @@
-"""Check the tables and the files of an event store."""
+"""Check the tables and the files of an event store, and read around damaged ones."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import Error
 
 from hedgerow.storage.events import replica_schema, schema
-from hedgerow.storage.events.clickhouse import fetch_rows
+from hedgerow.storage.events.clickhouse import fetch_rows, is_damage, translate_error
 
 _COLUMNS = """
     SELECT table, name FROM system.columns WHERE database = currentDatabase()
@@ -20,12 +20,20 @@ _COLUMNS = """
 _PARTS = """
     SELECT table, path FROM system.parts WHERE active AND database = currentDatabase()
 """
+_PARTS_OF_TABLE = """
+    SELECT name FROM system.parts
+    WHERE active AND database = currentDatabase() AND table = {table:String}
+"""
 _TABLES = "SELECT name FROM system.tables WHERE database = currentDatabase()"
 # The engine puts such parts aside when it starts. Their rows are missing from results.
 _SET_ASIDE = """
     SELECT table, name, path FROM system.detached_parts
     WHERE database = currentDatabase() AND startsWith(reason, 'broken')
 """
+
+ALL_PARTS = "1"
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +56,54 @@ class StoreFindings:
     set_aside_replicas: list[str] = field(default_factory=list)
     unmoved: int = 0
     move_problem: str = ""
+
+
+class ReadableParts:
+    """The parts of an embedded table of events that are not known to be damaged. Damaged parts keep
+    their names, because the engine cannot merge them.
+
+    Each event is looked up before it is stored. A damaged file must not stop that: readers cannot
+    read the events in it anyway, so the look-up leaves out its part.
+    """
+
+    def __init__(self, report: Callable[[Exception], None]) -> None:
+        """`report` gets the error of each part that is found to be damaged."""
+        self._damaged: set[str] = set()
+        self._report = report
+
+    def read(self, client: Client, read: Callable[[str], Item]) -> Item:
+        """Call `read` with an SQL condition for the parts that it may read. If it fails, look for
+        damaged parts, and call it again without them."""
+        while True:
+            try:
+                return read(self._build_condition())
+            except (Error, OSError) as error:
+                if not is_damage(translate_error(error)):
+                    raise
+                damaged = dict(self._find_damaged(client, read))
+                if not damaged:
+                    raise
+            for reason in damaged.values():
+                self._report(reason)
+            self._damaged.update(damaged)
+
+    def _build_condition(self) -> str:
+        names = ", ".join(f"'{name}'" for name in sorted(self._damaged))
+        return f"_part NOT IN ({names})" if names else ALL_PARTS
+
+    def _find_damaged(
+        self, client: Client, read: Callable[[str], Item]
+    ) -> Iterator[tuple[str, Exception]]:
+        names = {
+            row["name"] for row in fetch_rows(client, _PARTS_OF_TABLE, {"table": schema.TABLE})
+        }
+        for name in sorted(names - self._damaged):
+            try:
+                read(f"_part = '{name}'")
+            except (Error, OSError) as error:
+                if not is_damage(translate_error(error)):
+                    raise
+                yield name, error
 
 
 def check_tables(client: Client, *, reads_files: bool) -> StoreFindings:

@@ -10,11 +10,16 @@ from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
+from clickhouse_connect.driver.client import Client
 
 from hedgerow.events.model import EventKey
+from hedgerow.storage.events.clickhouse import fetch_rows
+from hedgerow.storage.events.schema import TABLE
 
 UuidHalves = npt.NDArray[np.uint64]
 
+# How many bytes of UUIDs are read at a time when the filter is loaded.
+UUID_READ_BYTES = 16 << 18
 RECENT_KEYS = 50_000
 # 16 MiB suit eight million events and help up to thirty million; 128 MiB eight times as many.
 MIN_LOG2_BITS, MAX_LOG2_BITS = 27, 30
@@ -84,6 +89,20 @@ class UuidBloomFilter:
         position = (halves[:, 0] * factors[0] + halves[:, 1] * factors[1]) >> self._shift
         bit = np.left_shift(np.uint8(1), (position & np.uint64(7)).astype(np.uint8))
         return position >> np.uint64(3), bit
+
+
+def load_uuids(client: Client, parts: str) -> UuidBloomFilter:
+    """Return a filter with the UUIDs of some parts."""
+    # The maximum reads all of them, so that an error because of damage comes with its code. In the
+    # middle of a result an error only breaks the connection.
+    sql = f"SELECT count() AS count, max(uuid) FROM {TABLE} WHERE {parts}"  # noqa: S608
+    (row,) = fetch_rows(client, sql, {})
+    memory = UuidBloomFilter(row["count"])
+    sql = f"SELECT uuid FROM {TABLE} WHERE {parts}"  # noqa: S608
+    with client.raw_stream(sql, fmt="RowBinary") as stream:
+        while uuids := stream.read(UUID_READ_BYTES):
+            memory.add_stored(uuids)
+    return memory
 
 
 def _split_uuids(keys: Sequence[EventKey]) -> UuidHalves:

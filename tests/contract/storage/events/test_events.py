@@ -19,10 +19,10 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.connect import EventStoreLocation, open_event_store
 from hedgerow.storage.events.events import (
     MAX_BLOCK_BYTES,
+    MAX_IDS_PER_STATEMENT,
     ClickHouseEventStore,
 )
 from hedgerow.storage.events.schema import build_cluster_ddl
-from hedgerow.storage.events.stored_keys import MAX_IDS_PER_STATEMENT
 from tests.support.clickhouse_http import ClickHouseTestServer
 from tests.support.stored_events import parts_of
 
