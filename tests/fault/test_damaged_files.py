@@ -3,13 +3,16 @@
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import LiteralString
 
 import httpx
+import psycopg
 import pytest
 
+from tests.support.clickhouse_http import ClickHouseTestServer
 from tests.support.live import (
     PROJECT_KEY,
     LiveServer,
@@ -18,8 +21,10 @@ from tests.support.live import (
     run_in_process,
     wait_for,
 )
+from tests.support.postgres import PostgresTestServer
 
 EVENTS = 300
+PAGE_BYTES = 8192
 
 
 def send(client: httpx.Client, number: int) -> None:
@@ -320,3 +325,62 @@ def create_flag(client: httpx.Client, key: str) -> httpx.Response:
     filters = {"groups": [{"properties": [], "rollout_percentage": 100}]}
     body = {"key": key, "filters": filters}
     return client.post("/api/projects/1/feature_flags/", json=body)
+
+
+@pytest.fixture
+def damaged_server(
+    request: pytest.FixtureRequest, tmp_path: Path, clickhouse: ClickHouseTestServer
+) -> Iterator[LiveServer]:
+    """A service on a PostgreSQL server that stopped, and started again with a damaged page of a
+    table or an index."""
+    relation, page = request.param
+    postgres = PostgresTestServer()
+    try:
+        url = postgres.create_migrated_database()
+        settings = {"database_url": url, "clickhouse_url": clickhouse.create_database()}
+        settings |= {"read_after_write_timeout_s": "1"}
+        with psycopg.connect(url, autocommit=True) as connection:
+            with LiveServer(tmp_path, **settings) as server, server.client() as client:
+                send(client, EVENTS)
+                waiting: LiteralString = "SELECT 1 FROM inbox UNION ALL SELECT 1 FROM ready_events"
+                wait_for(lambda: connection.execute(waiting).fetchone() is None, at_most_s=60)
+            connection.execute("CHECKPOINT")
+            sql = "SELECT current_setting('data_directory') || '/' || pg_relation_filepath(%s)"
+            row = connection.execute(sql, (relation,)).fetchone()
+            assert row is not None
+        postgres.stop()
+        with Path(row[0]).open("r+b") as file:
+            file.seek(page * PAGE_BYTES)
+            file.write(b"damaged!" * (PAGE_BYTES // 8))
+        postgres.start()
+        with LiveServer(tmp_path, **settings) as server:
+            yield server
+        done = run_in_process("doctor", "--json", data=tmp_path, **settings)
+        found = [each for each in json.loads(done.stdout) if each["check"] == "database files"]
+        assert (done.returncode, found[0]["verdict"]) == (1, "problem")
+        assert f" {relation}: " in found[0]["detail"]
+    finally:
+        postgres.close()
+
+
+@pytest.mark.parametrize("damaged_server", [("persons", 0)], indirect=True)
+def test_reads_of_a_damaged_page_of_postgresql_get_503(
+    damaged_server: LiveServer,
+) -> None:
+    with damaged_server.client() as client:
+
+        def find(distinct_id: str) -> httpx.Response:
+            parameters = {"distinct_id": distinct_id}
+            return client.get("/api/projects/1/persons/", params=parameters)
+
+        answers = (find(f"user {each}") for each in range(EVENTS))
+        refused = next(each for each in answers if each.status_code != 200)
+        assert refused.status_code == 503
+        assert "hedgerow doctor" in read_error(refused)["detail"]
+    assert '"the database file is damaged"' in damaged_server.errors
+
+
+@pytest.mark.parametrize("damaged_server", [("persons_pkey", 1)], indirect=True)
+def test_a_damaged_index_of_postgresql_is_named(damaged_server: LiveServer) -> None:
+    with damaged_server.client() as client:
+        assert client.get("/_readiness").status_code == 200

@@ -204,8 +204,9 @@ class Processor:
                 self._looked_at = 0.0
                 break
             part = rest[start : start + BUCKETS_PER_TURN]
-            await self._process_buckets(part)
+            # Before, so that those that fail do not stop the others.
             self._next_bucket = (part[-1] + 1) % self._inbox.bucket_count
+            await self._process_buckets(part)
 
     def _select_buckets(
         self, buckets: Mapping[int, int], now: float, *, is_hurried: bool

@@ -21,6 +21,7 @@ from hedgerow.settings import Settings
 from hedgerow.storage.backup.encryption_check import matches_probe
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
+from hedgerow.storage.engine.damage import find_damaged_relations
 from hedgerow.storage.migrations.schema_check import find_missing_objects, summarize_missing
 from hedgerow.storage.migrations.state import inspect_schema
 from hedgerow.storage.waiting_work import must_have_stored_events
@@ -136,6 +137,8 @@ class Doctor:
             yield CheckResult("problem", "schema", detail)
             return
         yield CheckResult("ok", "schema", "all tables, columns, indexes and triggers exist")
+        if not self._location.is_sqlite:
+            yield _check_postgres_files(self._location)
         yield self._check_encryption_key()
         self._must_have_events = must_have_stored_events(connection)
         yield from self._check_workload(connection)
@@ -182,6 +185,15 @@ def _check_engine(location: DatabaseLocation) -> Iterator[CheckResult]:
             "database clock",
             f"{skew.total_seconds():.1f} s from the clock of this machine{advice}",
         )
+
+
+def _check_postgres_files(location: DatabaseLocation) -> CheckResult:
+    with create_sync_engine(location).connect() as connection:
+        damaged = find_damaged_relations(connection)
+    if not damaged:
+        return CheckResult("ok", "database files", "all tables and indexes can be read")
+    remedy = "Restore a backup. Of an index, REINDEX is enough."
+    return CheckResult("problem", "database files", f"damaged: {'; '.join(damaged)}. {remedy}")
 
 
 def _check_clock() -> CheckResult:

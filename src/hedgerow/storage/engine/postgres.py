@@ -29,6 +29,7 @@ from hedgerow.errors import Unavailable
 from hedgerow.lib.clock import SHARED_CLOCK
 from hedgerow.lib.workers.sender import current_sender
 from hedgerow.storage.engine.append_groups import AppendGroups
+from hedgerow.storage.engine.damage import DamageReport
 from hedgerow.storage.engine.database import (
     Database,
     DatabaseStats,
@@ -59,6 +60,14 @@ TCP_USER_TIMEOUT_MS = 10_000
 # to the former primary, and a session keeps the setting that it began with.
 READ_ONLY_RECONNECT_S = 1
 _READ_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
+# A page with a wrong checksum or content, and a file that is missing or cannot be read.
+DAMAGE_ERRORS = (
+    psycopg.errors.DataCorrupted,
+    psycopg.errors.IndexCorrupted,
+    psycopg.errors.UndefinedFile,
+    psycopg.errors.IoError,
+)
+DAMAGED = "The database has damaged files: run `hedgerow doctor`, and restore a backup."
 # psycopg reports these as server errors, although a value is too large.
 VALUE_TOO_LARGE_ERRORS = (
     psycopg.errors.ProgramLimitExceeded,
@@ -217,6 +226,7 @@ class PostgresDatabase(Database):
         # All open connections, including those being checked or returned to the pool.
         self._connections: WeakSet[Wire] = WeakSet()
         self._is_read_only = False
+        self._damage = DamageReport()
         self._reconnected_at = -math.inf
         event.listen(self._engine.sync_engine, "connect", self._add_connection)
         event.listen(self._engine.sync_engine, "checkout", self._check_connection)
@@ -333,6 +343,8 @@ class PostgresDatabase(Database):
             self._is_read_only |= isinstance(
                 _find_cause(error), psycopg.errors.ReadOnlySqlTransaction
             )
+            if is_damaged(error):
+                self._damage.report(error)
             raise translate_error(error) from error
         finally:
             self._waiting -= commit
@@ -423,12 +435,19 @@ def _find_cause(error: BaseException) -> BaseException | None:
     return error.orig if isinstance(error, DBAPIError) else error
 
 
+def is_damaged(error: BaseException) -> bool:
+    """Return whether the server cannot read its files."""
+    return isinstance(_find_cause(error), DAMAGE_ERRORS)
+
+
 def translate_error(error: BaseException) -> BaseException:
     """Convert a driver error to Unavailable if the database is temporarily unavailable."""
     if isinstance(error, PoolTimeout):
         return Unavailable("All database connections are busy.")
     if isinstance(error, OSError):
         return Unavailable("The database does not answer.")
+    if is_damaged(error):
+        return Unavailable(DAMAGED)
     cause = _find_cause(error)
     if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
         return Unavailable("The database is read-only.")

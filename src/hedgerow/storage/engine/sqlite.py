@@ -8,9 +8,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,6 +19,7 @@ from sqlalchemy.pool import NullPool
 from hedgerow.errors import Unavailable
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.storage.engine.batch_writer import BatchWriter
+from hedgerow.storage.engine.damage import DamageReport
 from hedgerow.storage.engine.database import (
     Database,
     DatabaseStats,
@@ -32,8 +31,6 @@ from hedgerow.storage.engine.database import (
 T = TypeVar("T")
 
 DAMAGED = "The database file is damaged: restore it from a backup."
-REMEDY = "Run `hedgerow doctor`, and restore a backup. Events wait meanwhile."
-REPORT_INTERVAL_S = 60.0
 REPLACED = "The database file was replaced or removed while the service runs: restart the service."
 
 
@@ -120,10 +117,8 @@ class SqliteDatabase(Database):
         # The cursor that all prepared queries share, on the reader's driver connection.
         self._query_cursor: sqlite3.Cursor | None = None
         self._has_snapshot = False
-        self._damage = _DamageReport()
-        self._writer = BatchWriter(
-            self._write_engine.connect, self._damage.translate, self._file.check
-        )
+        self._damage = DamageReport()
+        self._writer = BatchWriter(self._write_engine.connect, self._translate, self._file.check)
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         self._file.check()
@@ -222,7 +217,12 @@ class SqliteDatabase(Database):
 
     def _drop_reader_after(self, error: BaseException) -> BaseException:
         self._drop_reader()
-        return self._damage.translate(error)
+        return self._translate(error)
+
+    def _translate(self, error: BaseException) -> BaseException:
+        if is_damaged(error):
+            self._damage.report(error)
+        return translate_error(error)
 
     def _drop_reader(self) -> None:
         self._query_cursor, self._has_snapshot = None, False
@@ -231,21 +231,6 @@ class SqliteDatabase(Database):
                 self._reader.invalidate()
                 self._reader.close()
             self._reader = None
-
-
-class _DamageReport:
-    """Translates errors, and logs one of those because of damage a minute."""
-
-    def __init__(self) -> None:
-        self._next_report = 0.0
-
-    def translate(self, error: BaseException) -> BaseException:
-        if is_damaged(error) and time.monotonic() > self._next_report:
-            self._next_report = time.monotonic() + REPORT_INTERVAL_S
-            # Commands that find no damage do not load it.
-            log = import_module("structlog").get_logger("hedgerow")
-            log.error("the database file is damaged", reason=str(error), remedy=REMEDY)
-        return translate_error(error)
 
 
 def _get_driver(connection: Connection) -> sqlite3.Connection:
