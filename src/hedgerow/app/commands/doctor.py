@@ -127,6 +127,9 @@ class Doctor:
         try:
             with create_sync_engine(self._location).connect() as connection:
                 yield from self._check_content(connection)
+            # Without the connection, whose transaction the server would end meanwhile.
+            if not self._location.is_sqlite:
+                yield _check_postgres_files(self._location)
         except DBAPIError as error:
             advice = " Restore a backup." if self._location.is_sqlite else ""
             yield CheckResult("problem", "content", f"it cannot be read: {error.orig}.{advice}")
@@ -137,8 +140,6 @@ class Doctor:
             yield CheckResult("problem", "schema", detail)
             return
         yield CheckResult("ok", "schema", "all tables, columns, indexes and triggers exist")
-        if not self._location.is_sqlite:
-            yield _check_postgres_files(self._location)
         yield self._check_encryption_key()
         self._must_have_events = must_have_stored_events(connection)
         yield from self._check_workload(connection)

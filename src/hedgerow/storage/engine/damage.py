@@ -11,6 +11,10 @@ from sqlalchemy.exc import DBAPIError
 REMEDY = "Run `hedgerow doctor`, and restore a backup. Events wait meanwhile."
 REPORT_INTERVAL_S = 60.0
 MAX_REASON_CHARS = 200
+# A page with a wrong checksum or content, and a file that is missing or cannot be read.
+DAMAGE_STATES = frozenset({"XX001", "XX002", "58P01", "58030"})
+# Reading a damaged row may end in any contradiction.
+INTERNAL_ERROR = "XX000"
 
 _TABLES = """
     SELECT oid, quote_ident(relname) AS name FROM pg_class
@@ -83,12 +87,12 @@ def _find_unreadable(connection: Connection) -> Iterator[tuple[str, str]]:
 
 
 def _find_reason(connection: Connection, query: str) -> str:
-    """Return why a query fails, nothing if it does not."""
+    """Return why a query cannot read its files, nothing if it can."""
     try:
         with connection.begin_nested():
             connection.exec_driver_sql(query)
     except DBAPIError as error:
-        if error.connection_invalidated:
+        if getattr(error.orig, "sqlstate", None) not in {*DAMAGE_STATES, INTERNAL_ERROR}:
             raise
         return " ".join(str(error.orig).split())[:MAX_REASON_CHARS]
     return ""

@@ -29,7 +29,7 @@ from hedgerow.errors import Unavailable
 from hedgerow.lib.clock import SHARED_CLOCK
 from hedgerow.lib.workers.sender import current_sender
 from hedgerow.storage.engine.append_groups import AppendGroups
-from hedgerow.storage.engine.damage import DamageReport
+from hedgerow.storage.engine.damage import DAMAGE_STATES, DamageReport
 from hedgerow.storage.engine.database import (
     Database,
     DatabaseStats,
@@ -60,13 +60,6 @@ TCP_USER_TIMEOUT_MS = 10_000
 # to the former primary, and a session keeps the setting that it began with.
 READ_ONLY_RECONNECT_S = 1
 _READ_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
-# A page with a wrong checksum or content, and a file that is missing or cannot be read.
-DAMAGE_ERRORS = (
-    psycopg.errors.DataCorrupted,
-    psycopg.errors.IndexCorrupted,
-    psycopg.errors.UndefinedFile,
-    psycopg.errors.IoError,
-)
 DAMAGED = "The database has damaged files: run `hedgerow doctor`, and restore a backup."
 # psycopg reports these as server errors, although a value is too large.
 VALUE_TOO_LARGE_ERRORS = (
@@ -437,7 +430,8 @@ def _find_cause(error: BaseException) -> BaseException | None:
 
 def is_damaged(error: BaseException) -> bool:
     """Return whether the server cannot read its files."""
-    return isinstance(_find_cause(error), DAMAGE_ERRORS)
+    cause = _find_cause(error)
+    return isinstance(cause, psycopg.Error) and cause.sqlstate in DAMAGE_STATES
 
 
 def translate_error(error: BaseException) -> BaseException:
