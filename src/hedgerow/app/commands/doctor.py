@@ -24,6 +24,7 @@ from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
 from hedgerow.storage.engine.damage import find_damaged_relations
 from hedgerow.storage.migrations.schema_check import find_missing_objects, summarize_missing
 from hedgerow.storage.migrations.state import inspect_schema
+from hedgerow.storage.tables import metadata
 from hedgerow.storage.waiting_work import must_have_stored_events
 
 LOW_DISK_BYTES = 1024**3
@@ -190,7 +191,7 @@ def _check_engine(location: DatabaseLocation) -> Iterator[CheckResult]:
 
 def _check_postgres_files(location: DatabaseLocation) -> CheckResult:
     with create_sync_engine(location).connect() as connection:
-        damaged = find_damaged_relations(connection)
+        damaged = find_damaged_relations(connection, metadata.tables)
     if not damaged:
         return CheckResult("ok", "database files", "all tables and indexes can be read")
     remedy = "Restore a backup. Of an index, REINDEX is enough."

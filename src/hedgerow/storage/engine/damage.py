@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib import import_module
 
 from sqlalchemy import Connection, text
@@ -18,7 +18,8 @@ INTERNAL_ERROR = "XX000"
 
 _TABLES = """
     SELECT oid, quote_ident(relname) AS name FROM pg_class
-    WHERE relkind = 'r' AND relnamespace = CAST(current_schema() AS regnamespace) ORDER BY relname
+    WHERE relkind = 'r' AND relnamespace = CAST(current_schema() AS regnamespace)
+    AND relname = ANY(:names) ORDER BY relname
 """
 # The columns in the order of the index, so that a sorted read of them reads the index.
 _INDEXES = """
@@ -56,19 +57,19 @@ class DamageReport:
             log.error("the database file is damaged", reason=str(error), remedy=REMEDY)
 
 
-def find_damaged_relations(connection: Connection) -> list[str]:
-    """Read all tables of a PostgreSQL database and their indexes. Return those that cannot be read,
-    with the server's reason."""
+def find_damaged_relations(connection: Connection, tables: Collection[str]) -> list[str]:
+    """Read these tables of a PostgreSQL database and their indexes. Return those that cannot be
+    read, with the server's reason."""
     connection.execute(text("SET LOCAL enable_bitmapscan = off"))
     # Without repetition: planning reads the first pages of indexes, too.
     found: dict[str, str] = {}
-    for name, reason in _find_unreadable(connection):
+    for name, reason in _find_unreadable(connection, tables):
         found.setdefault(_find_relation(connection, reason) or name, reason)
     return [f"{name}: {reason}" for name, reason in found.items()]
 
 
-def _find_unreadable(connection: Connection) -> Iterator[tuple[str, str]]:
-    for table in connection.execute(text(_TABLES)).all():
+def _find_unreadable(connection: Connection, tables: Collection[str]) -> Iterator[tuple[str, str]]:
+    for table in connection.execute(text(_TABLES), {"names": [*tables]}).all():
         connection.execute(text(_READ_TABLES))
         # As text, so that values that are stored apart are read, too.
         rows = f"SELECT sum(length(CAST(t AS text))) FROM {table.name} AS t"  # noqa: S608 - quoted
