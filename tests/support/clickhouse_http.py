@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
-from hedgerow.storage.events.chdb_server import import_chdb, serve_connection
+from hedgerow.storage.events.chdb_server import Engine, import_chdb, serve_connection
 from tests.support.live import find_free_port
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +87,7 @@ def serve(folder: str, port: int) -> None:
             connection, _ = listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(
-                target=serve_connection, args=(connect, connection), daemon=True
+                target=serve_connection, args=(Engine(connect), connection), daemon=True
             ).start()
 
 

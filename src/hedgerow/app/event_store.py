@@ -78,6 +78,11 @@ class LazyEventStore:
         """How often damaged files were found."""
         return 0 if self._store is None else self._store.damage_count
 
+    @property
+    def quarantined_count(self) -> int:
+        """How many parts are quarantined because they could not be written."""
+        return 0 if self._store is None else self._store.quarantined_count
+
     async def open(self) -> "ClickHouseEventStore":
         """Open and return the store. A cancelled caller does not cancel the opening for others."""
         if self._store is None:

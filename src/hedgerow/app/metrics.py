@@ -109,6 +109,11 @@ def _ingestion_gauges(ingestion: Ingestion) -> Iterable[Gauge]:
         ingestion.event_store.damage_count,
     )
     yield (
+        "hedgerow_event_store_quarantined_parts",
+        "Parts of the event store that were not completely written, and are kept apart.",
+        ingestion.event_store.quarantined_count,
+    )
+    yield (
         "hedgerow_inbox_events_dead_lettered",
         "Dead letters of the installation.",
         ingestion.lag_monitor.dead_letters,

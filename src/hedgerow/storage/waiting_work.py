@@ -30,6 +30,15 @@ class WaitingEvents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedEvents:
+    """Whether the event store has events, as far as the database knows, and since when events wait
+    for it."""
+
+    must_exist: bool = False
+    oldest_waiting_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordHealth:
     """An existing destination or transformation. `name` may be empty."""
 
@@ -60,6 +69,13 @@ def must_have_stored_events(connection: Connection) -> bool:
         return False
     counted = select(event_definitions.c.id).where(event_definitions.c.volume_30_day > 0).limit(1)
     return connection.execute(counted).first() is not None
+
+
+def read_expected_events(connection: Connection) -> ExpectedEvents:
+    return ExpectedEvents(
+        must_exist=must_have_stored_events(connection),
+        oldest_waiting_ms=read_waiting_events(connection).oldest_ms,
+    )
 
 
 def read_record_health(connection: Connection) -> Sequence[RecordHealth]:

@@ -25,7 +25,7 @@ from hedgerow.storage.engine.damage import find_damaged_relations
 from hedgerow.storage.migrations.schema_check import find_missing_objects, summarize_missing
 from hedgerow.storage.migrations.state import inspect_schema
 from hedgerow.storage.tables import metadata
-from hedgerow.storage.waiting_work import must_have_stored_events
+from hedgerow.storage.waiting_work import ExpectedEvents, read_expected_events
 
 LOW_DISK_BYTES = 1024**3
 MIN_POSTGRES_VERSION = 14
@@ -47,22 +47,21 @@ class CheckResult:
 
 class Doctor:
     """Runs all checks. `format_command` returns a command line to paste. `check_workload` is called
-    if the database is usable, `check_events` in any case: with whether the event store must have
-    events, as far as the database knows."""
+    if the database is usable, `check_events` in any case."""
 
     def __init__(
         self,
         settings: Settings,
         format_command: Callable[[str], str],
         check_workload: Callable[[Connection], Iterator[CheckResult]],
-        check_events: Callable[[bool], Iterator[CheckResult]],
+        check_events: Callable[[ExpectedEvents], Iterator[CheckResult]],
     ) -> None:
         self._settings = settings
         self._format_command = format_command
         self._check_workload = check_workload
         self._check_events = check_events
         self._location = state_location(settings)
-        self._must_have_events = False
+        self._expected_events = ExpectedEvents()
 
     def run(self) -> list[CheckResult]:
         versions = f"Hedgerow {__version__}, Python {platform.python_version()}"
@@ -70,7 +69,7 @@ class Doctor:
             CheckResult("ok", "versions", versions),
             *self._check_directory(),
             *self._check_database(),
-            *self._check_events(self._must_have_events),
+            *self._check_events(self._expected_events),
             CheckResult("ok", "location", describe_geoip(self._settings.geoip_file)),
             _check_clock(),
         ]
@@ -142,7 +141,7 @@ class Doctor:
             return
         yield CheckResult("ok", "schema", "all tables, columns, indexes and triggers exist")
         yield self._check_encryption_key()
-        self._must_have_events = must_have_stored_events(connection)
+        self._expected_events = read_expected_events(connection)
         yield from self._check_workload(connection)
 
     def _check_encryption_key(self) -> CheckResult:

@@ -1,8 +1,9 @@
 """The checks of the event store for `hedgerow doctor`."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from hedgerow.storage.connect import has_event_store
 from hedgerow.storage.events import replica_schema, schema
 from hedgerow.storage.events.folder_lock import FolderInUseError
 from hedgerow.storage.migrations.schema_check import summarize_missing
+from hedgerow.storage.waiting_work import ExpectedEvents
 
 MAX_LISTED_PARTS = 5
 # A message of the inbox stream is removed within seconds after its events are processed.
@@ -30,13 +32,12 @@ NO_TABLES = {f"table {name}" for name in (schema.TABLE, *replica_schema.TABLES)}
 
 
 def check_events(
-    settings: Settings, *, must_have_events: bool, server: bool = False
+    settings: Settings, expected: ExpectedEvents, *, server: bool = False
 ) -> Iterator[CheckResult]:
-    """With `must_have_events`, an event store without tables is a lost one. With `server`, also
-    check the ClickHouse server, which creates a table for this time."""
+    """With `server`, also check the ClickHouse server, which creates a table for this time."""
     if settings.inbox_url:
         yield _check_inbox_stream(settings)
-    yield from _check_event_store(settings, must_have_events=must_have_events)
+    yield from _check_event_store(settings, expected)
     if server:
         yield from _check_server(settings)
 
@@ -76,11 +77,12 @@ def _check_inbox_stream(settings: Settings) -> CheckResult:
     return CheckResult("problem", check, detail)
 
 
-def _check_event_store(settings: Settings, *, must_have_events: bool) -> Iterator[CheckResult]:
-    """Check tables and files, in the running service if it has the store open."""
+def _check_event_store(settings: Settings, expected: ExpectedEvents) -> Iterator[CheckResult]:
+    """Check tables and files, in the running service if it has the store open. Without tables or
+    files, a store that must have events is a lost one."""
     location = event_store_location(settings)
     if not has_event_store(location):
-        if must_have_events:
+        if expected.must_exist:
             yield _describe_lost_store(f"{location.folder} has no event store")
         else:
             yield CheckResult("ok", "event store", "no event is stored")
@@ -92,10 +94,12 @@ def _check_event_store(settings: Settings, *, must_have_events: bool) -> Iterato
         return
     unmoved, problem = findings.pop("unmoved", 0), findings.pop("move_problem", "")
     replicas = {name: findings.pop(name, ()) for name in REPLICA_FINDINGS}
+    quarantined = findings.pop("quarantined", ())
     problems = [*_describe_findings(**findings), *_describe_replicas(**replicas)]
-    if must_have_events and set(findings["missing"]) == NO_TABLES:
+    if expected.must_exist and set(findings["missing"]) == NO_TABLES:
         problems = [_describe_lost_store("the event store has no tables")]
     yield from problems
+    yield from _describe_quarantined(quarantined, expected)
     if unmoved:
         yield _describe_move(unmoved, problem)
     if not problems:
@@ -155,6 +159,32 @@ def _describe_findings(
     more = len(damaged[MAX_LISTED_PARTS:]) + len(set_aside[MAX_LISTED_PARTS:])
     if more:
         yield CheckResult("problem", "event store", f"{more} more folders are damaged")
+
+
+def _describe_quarantined(
+    parts: Sequence[Mapping[str, Any]], expected: ExpectedEvents
+) -> Iterator[CheckResult]:
+    """Parts that were not complete after they were written."""
+    for part in parts[:MAX_LISTED_PARTS]:
+        rows = "an unknown number of" if part["rows"] is None else f"{part['rows']:,}"
+        at = datetime.fromtimestamp(part["quarantined_at"], UTC)
+        oldest_ms = expected.oldest_waiting_ms
+        if not part["is_inserted"]:
+            fate = "The parts that it was made from are in use: no row is missing."
+        elif part["table"] != schema.TABLE:
+            fate = "Its rows are copies of persons or groups, and were copied again."
+        elif oldest_ms is not None and oldest_ms <= part["quarantined_at"] * 1000:
+            fate = "Its rows are still in the inbox, and are stored when the disk can be written."
+        else:
+            fate = "Its rows have been stored again."
+        detail = (
+            f"quarantined at {at:%Y-%m-%d %H:%M:%S} UTC, with {rows} row(s) of {part['table']}, "
+            f"since the engine could not write it ({part['reason']}): {part['folder']}. {fate} "
+            "Look after the disk; you may delete this folder."
+        )
+        yield CheckResult("warning", "event store", detail)
+    if more := len(parts[MAX_LISTED_PARTS:]):
+        yield CheckResult("warning", "event store", f"{more} more parts are quarantined")
 
 
 def _describe_replicas(

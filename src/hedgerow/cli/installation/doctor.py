@@ -43,9 +43,7 @@ def doctor(
         lambda connection: commands.doctor_checks.check_workload(
             connection, settings, format_for_settings
         ),
-        lambda must_have_events: commands.doctor_events.check_events(
-            settings, must_have_events=must_have_events, server=clickhouse
-        ),
+        lambda expected: commands.doctor_events.check_events(settings, expected, server=clickhouse),
     ).run()
     if as_json:
         print_json([asdict(result) for result in results])

@@ -20,6 +20,7 @@ from hedgerow.errors import OperatorError
 from hedgerow.lib.workers.process import lower_priority
 from hedgerow.storage.events.clickhouse import ClickHousePool, connect_embedded
 from hedgerow.storage.events.folder_lock import CHDB_FOLDER, FolderLock, lock_folder
+from hedgerow.storage.events.parts.quarantine import list_quarantined
 
 DATABASE = "hedgerow"
 MIB = 1 << 20
@@ -62,7 +63,9 @@ class ChdbProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._is_closed = False
+        self._reported: set[Path] = set()
         self.starts = 0
+        self.quarantined_count = 0
 
     def start(self) -> None:
         """Start the process unless it runs. Raises OperatorError if it cannot open the folder."""
@@ -114,7 +117,23 @@ class ChdbProcess:
         lower_priority(self._process.pid, NICENESS)
         self.starts += 1
         self._wait_until_ready(self._control)
+        self._report_quarantined()
         return self._control
+
+    def _report_quarantined(self) -> None:
+        """The engine starts again after a part was quarantined."""
+        listed = list_quarantined(self._folder / CHDB_FOLDER)
+        self.quarantined_count = len(listed)
+        for each in listed:
+            if each.folder not in self._reported:
+                self._reported.add(each.folder)
+                _log.error(
+                    "the event store could not write a part, and has quarantined it",
+                    folder=str(each.folder),
+                    rows=each.rows,
+                    reason=each.reason,
+                    remedy="Look after the disk, and run `hedgerow doctor`.",
+                )
 
     def _spawn(self, control: socket.socket) -> subprocess.Popen[bytes]:
         path = f"{self._folder / CHDB_FOLDER}?{urlencode(_ENGINE_OPTIONS)}"

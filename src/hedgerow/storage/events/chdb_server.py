@@ -4,7 +4,7 @@
 
 There is no address to connect to. The parent sends one end of a socket pair for each connection
 over the control socket, and the process ends when the control socket closes. It may be killed at
-any time: everything acknowledged is on disk.
+any time: everything acknowledged is on disk, since chDB's own success is not taken for it.
 """
 
 import os
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -25,6 +25,13 @@ from types import ModuleType
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
+from hedgerow.storage.events.parts.repair import repair_folder
+from hedgerow.storage.events.parts.verifier import (
+    IncompleteWriteError,
+    PartVerifier,
+    end_engine,
+)
+
 READY = b"ready"
 # More than the engine allows itself: it does not count everything that it allocates.
 MAX_RESIDENT_BYTES = 2 << 30
@@ -32,6 +39,9 @@ MEMORY_CHECK_INTERVAL_S = 0.5
 # The kernel ends the engine before the service if the machine lacks memory.
 OOM_SCORE_FILE, OOM_SCORE = Path("/proc/self/oom_score_adj"), "500"
 EXIT_OUT_OF_MEMORY = 12
+
+# Columns and indexes take more space than the text of the rows, before they are compressed.
+SPACE_FACTOR, SPACE_RESERVE_BYTES = 3, 8 << 20
 
 EVENTS_TABLE = "events"
 
@@ -55,6 +65,11 @@ _FILE_NAME = b"filename="
 _BOUNDARY = re.compile(r"boundary=([^;]+)")
 _ERROR_LINE = re.compile(rb"^Code: .*", re.MULTILINE)
 _ERROR_CODE = re.compile(r"Code: (\d+)")
+_WRITE = re.compile(
+    rb"\s*(ALTER|ATTACH|CREATE|DELETE|DETACH|DROP|EXCHANGE|OPTIMIZE|RENAME|RESTORE|TRUNCATE)\b",
+    re.IGNORECASE,
+)
+_NO_SPACE = "Code: 243. DB::Exception: The disk is almost full. (NOT_ENOUGH_SPACE)"
 _TOO_LARGE = "Code: 396. DB::Exception: The result has too many bytes. (TOO_MANY_ROWS_OR_BYTES)"
 
 
@@ -101,20 +116,69 @@ class _Failure(Exception):
     """An error of the engine, with its code in the text."""
 
 
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """`connect` opens a session. Without a `verifier`, the engine's word is taken for what it has
+    written."""
+
+    connect: Callable[[], Any]
+    verifier: PartVerifier | None = None
+
+    @contextmanager
+    def verify_writes(self, *, changes_tables: bool) -> Iterator[None]:
+        """Verify what is written within."""
+        watched = self.verifier.watch if self.verifier else _trust
+        with self._end_if_incomplete(), watched(changes_tables=changes_tables):
+            yield
+
+    def verify_parts(self) -> None:
+        """Verify parts that a merge may just have written."""
+        with self._end_if_incomplete():
+            if self.verifier is not None:
+                self.verifier.verify_parts()
+
+    def require_space(self, size: int) -> None:
+        """Refuse to write `size` bytes of rows unless there is much more space."""
+        if self.verifier is not None and self.verifier.measure_free_space() < (
+            SPACE_FACTOR * size + SPACE_RESERVE_BYTES
+        ):
+            raise _Failure(_NO_SPACE)
+
+    @contextmanager
+    def _end_if_incomplete(self) -> Iterator[None]:
+        """End the process without an answer: the engine takes an incomplete part for a good one."""
+        try:
+            yield
+        except IncompleteWriteError as error:
+            end_engine(error)
+
+
+@contextmanager
+def _trust(*, changes_tables: bool) -> Iterator[None]:
+    yield
+
+
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     path, database = sys.argv[2:4]
     _ignore_stop_signals()
     with suppress(OSError):
         OOM_SCORE_FILE.write_text(OOM_SCORE)
+    folder = Path(path.partition("?")[0])
     connect = partial(import_chdb().connect, path)
     try:
+        repair_folder(folder)
         # The engine stops with its last connection.
         keeper = _open_folder(connect)
-        _create_database(keeper, database, Path(path.partition("?")[0]))
-    except RuntimeError as error:  # the parent reports it
+        _create_database(keeper, database, folder)
+        verifier = PartVerifier(folder, connect)
+        verifier.start()
+    except (RuntimeError, OSError) as error:  # the parent reports it
         control.sendall(str(error).encode(errors="replace")[:4096])
         os._exit(1)
+    except IncompleteWriteError:
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same command again
+    engine = Engine(connect, verifier)
     threading.Thread(target=_watch_memory, daemon=True).start()
     control.sendall(READY)
     while True:
@@ -123,7 +187,7 @@ def main() -> None:
             # An orderly end takes longer and makes nothing safer.
             os._exit(0)
         connection = socket.socket(fileno=descriptors[0])
-        threading.Thread(target=serve_connection, args=(connect, connection), daemon=True).start()
+        threading.Thread(target=serve_connection, args=(engine, connection), daemon=True).start()
 
 
 def _open_folder(connect: Callable[[], Any]) -> Any:
@@ -184,13 +248,13 @@ def _watch_memory() -> None:
         time.sleep(MEMORY_CHECK_INTERVAL_S)
 
 
-def serve_connection(connect: Callable[[], Any], connection: socket.socket) -> None:
+def serve_connection(engine: Engine, connection: socket.socket) -> None:
     """Answer the requests of one connection until the client closes it."""
-    session = connect()
+    session = engine.connect()
     try:
         with connection, connection.makefile("rb") as stream:
             while (request := _read_request(stream)) is not None:
-                _respond(_execute(session, connect, request), connection)
+                _respond(_execute(session, engine, request), connection)
     except OSError:  # the service has closed the connection
         return
     finally:
@@ -266,7 +330,7 @@ def _build_error(text: str) -> bytes:
     return _build_head(500, headers) + body
 
 
-def _execute(session: Any, connect: Callable[[], Any], request: _Request) -> Iterator[bytes]:
+def _execute(session: Any, engine: Engine, request: _Request) -> Iterator[bytes]:
     try:
         if request.tables:
             session.query(request.use)
@@ -274,14 +338,20 @@ def _execute(session: Any, connect: Callable[[], Any], request: _Request) -> Ite
         if insert := _INSERT.match(request.statement):
             session.query(request.use)
             rows = memoryview(request.statement)[insert.end() :]
-            _insert(session, insert[1].decode(), insert[2].decode(), rows, request)
+            engine.require_space(len(rows))
+            with engine.verify_writes(changes_tables=False):
+                _insert(session, insert[1].decode(), insert[2].decode(), rows, request)
         elif found := _READ.match(request.statement):
             session.query(request.use)
             sql = f"{found[1].decode()}\n {request.settings_clause} FORMAT {found[2].decode()}"
             yield from _read(session, sql, found[2].decode(), request)
         else:
-            yield from _run_command(connect, request)
+            is_write = _WRITE.match(request.statement) is not None
+            with engine.verify_writes(changes_tables=True) if is_write else nullcontext():
+                yield from _run_command(engine.connect, request)
     except (RuntimeError, UnicodeDecodeError) as error:
+        # Perhaps it has read a part that is not complete.
+        engine.verify_parts()
         raise _Failure(str(error)) from error
     finally:
         for name in request.tables:

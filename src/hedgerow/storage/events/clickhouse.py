@@ -29,6 +29,7 @@ from urllib3.exceptions import NewConnectionError
 from urllib3.poolmanager import PoolManager
 
 from hedgerow.errors import AppError, Invalid, Unavailable
+from hedgerow.storage.engine.errors import is_data_error
 
 # More than queries, which the QueryLimiter limits: ingestion never waits for them.
 MAX_CLIENTS = 8
@@ -46,7 +47,9 @@ DAMAGED = (
     "The event store has damaged files. Run `hedgerow doctor`: it names them and says what to do."
 )
 _DISK_FULL = "The disk of the event store is full: nothing can be stored until space is freed."
+_CANNOT_WRITE = "The event store cannot write its files: its disk is full, or fails."
 _OVERLOADED = "The event store is overloaded. Try again shortly."
+_UNEXPECTED = "The event store reports an error that is in the log of the service."
 NO_ANSWER = "The event store does not answer."
 _NO_COORDINATION = "The event store's coordination service does not answer."
 _REJECTED_USER = "The event store rejects the user name or password: check HEDGEROW_CLICKHOUSE_URL."
@@ -56,7 +59,7 @@ _UNAVAILABLE_REASONS = {
     "of a cluster.",
     40: DAMAGED,
     74: "The event store cannot read its files: check its disk.",
-    75: _DISK_FULL,
+    75: _CANNOT_WRITE,
     76: "The event store cannot open its files.",
     81: "The event store's database does not exist.",
     89: DAMAGED,
@@ -100,9 +103,10 @@ _SYSTEM_ERROR = re.compile(
     r".*?, strerror: ([\w ]+)",
     re.DOTALL,
 )
-# Data ends too early: in a file, or in a text that a query converts.
-_END_OF_DATA = (3, 32, 33)
-_READING_FILE = "while reading"
+# Something ends too early or has the wrong form: a file, or a value that a query converts. The last
+# ones are those of libraries of the engine.
+_WRONG_FORM = (3, 32, 33, 49, 117, 1000, 1001, 1002)
+_ABOUT_FILE = re.compile(r"while reading|\bmarks\b|filesystem|\.(bin|c?mrk\d?|c?idx|packed|txt)\b")
 _CONVERTING = "Cannot parse"
 
 _CLIENT_OPTIONS: dict[str, Any] = {
@@ -130,6 +134,8 @@ class ClientSockets:
         self.is_last = False
         self._is_aborted = False
         self._current: socket.socket | None = None
+        # How many requests may be sent; None if they may be repeated.
+        self._requests_left: int | None = None
 
     @property
     def is_embedded(self) -> bool:
@@ -138,6 +144,23 @@ class ClientSockets:
     def refuse_reconnects(self) -> None:
         """Let no further connection replace this one, so that its call is not repeated."""
         self.is_last = True
+
+    @contextmanager
+    def send_once(self) -> Iterator[None]:
+        """Let the call within fail if its connection breaks, instead of being repeated: what it
+        writes may have been written."""
+        self._requests_left = 1
+        try:
+            yield
+        finally:
+            self._requests_left = None
+
+    def count_request(self) -> None:
+        """Raises OSError if the call must not be repeated."""
+        if self._requests_left is not None:
+            if self._requests_left == 0:
+                raise OSError("The call is not repeated.")
+            self._requests_left -= 1
 
     def open(self) -> socket.socket | None:
         """Open a connection to the engine, None without one. Raises OSError."""
@@ -186,6 +209,10 @@ class _TrackedConnection(HTTPConnection):
             raise NewConnectionError(self, str(error)) from error
         return super()._new_conn() if connection is None else connection
 
+    def request(self, *args: Any, **options: Any) -> None:
+        self.sockets.count_request()
+        super().request(*args, **options)
+
     def connect(self) -> None:
         super().connect()
         assert self.sock is not None
@@ -203,6 +230,9 @@ class EmbeddedEngine(Protocol):
 
     @property
     def starts(self) -> int: ...
+
+    @property
+    def quarantined_count(self) -> int: ...
 
     def connect(self) -> socket.socket: ...
 
@@ -234,6 +264,10 @@ class ClickHousePool:
         """How often an embedded engine was started again."""
         return 0 if self._engine is None else self._engine.starts - 1
 
+    @property
+    def quarantined_count(self) -> int:
+        return 0 if self._engine is None else self._engine.quarantined_count
+
     @contextmanager
     def client(self) -> Iterator[Client]:
         """Yield a client for the exclusive use of this thread, and translate driver errors."""
@@ -257,6 +291,9 @@ class ClickHousePool:
             translated = translate_error(error)
             if is_damage(translated):
                 self.report_damage(error)
+            if translated is error and not is_data_error(error):
+                _log.error("the event store reports an error", reason=describe_error(error))
+                translated = Unavailable(_UNEXPECTED)
             raise translated from error
         except Unavailable as error:
             if is_damage(error):
@@ -346,9 +383,10 @@ def connect_embedded(
 
 
 def translate_error(error: Error | OSError) -> Exception:
-    """Convert a driver error to Unavailable or, for an exceeded query limit, to Invalid."""
+    """Convert a driver error to Unavailable or, for an exceeded query limit, to Invalid. Return an
+    error that may be caused by the statement as it is."""
     code = error.code if isinstance(error, Error) else None
-    if code in _END_OF_DATA and _READING_FILE in str(error) and _CONVERTING not in str(error):
+    if code in _WRONG_FORM and _ABOUT_FILE.search(str(error)) and _CONVERTING not in str(error):
         return Unavailable(DAMAGED)
     if code in _UNAVAILABLE_REASONS:
         return Unavailable(_UNAVAILABLE_REASONS[code])
@@ -373,7 +411,7 @@ def is_damage(error: BaseException) -> bool:
     return isinstance(error, Unavailable) and error.detail == DAMAGED
 
 
-def describe_error(error: Exception) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the message of a driver error in one line of bounded length."""
     return " ".join(str(error).split())[:300]
 

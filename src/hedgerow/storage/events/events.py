@@ -2,10 +2,11 @@
 
 import asyncio
 import hashlib
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -37,6 +38,8 @@ from hedgerow.storage.events.column_move import (
     count_unfilled_rows,
     inspect_move,
 )
+from hedgerow.storage.events.parts.backup import back_up_parts, restore_parts
+from hedgerow.storage.events.parts.part import parse_part
 from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
 from hedgerow.storage.events.table_layout import (
     TableLayout,
@@ -71,7 +74,7 @@ class ClickHouseEventStore(CountableEvents):
         # Only for chDB: with a server, other processes write events too.
         self._uuid_filter: UuidBloomFilter | None = None
         # Also only for chDB: a server repairs its parts, or its operator does.
-        self._readable_parts = integrity.ReadableParts(engine.report_damage)
+        self._readable_parts = integrity.ReadableParts(engine)
         # A thread lock, because a thread continues after its caller is cancelled.
         self._write_lock = threading.Lock()
         # For a server, which takes several inserts at once.
@@ -93,6 +96,11 @@ class ClickHouseEventStore(CountableEvents):
     def damage_count(self) -> int:
         """How often damaged files were found: by a failed call, or by the engine at its start."""
         return self._pool.damage_count
+
+    @property
+    def quarantined_count(self) -> int:
+        """How many parts of the embedded engine are quarantined."""
+        return self._pool.quarantined_count
 
     async def check(self) -> integrity.StoreFindings:
         """Look for missing columns and damaged parts. A server checks its files itself. Raises
@@ -234,8 +242,13 @@ class ClickHouseEventStore(CountableEvents):
 
     @contextmanager
     def _client(self) -> Iterator[tuple[Client, TableLayout]]:
-        with self._pool.client() as client:
-            yield client, self._layout or self._get_layout(client)
+        with self._lease() as (leased, layout):
+            yield leased.client, layout
+
+    @contextmanager
+    def _lease(self) -> Iterator[tuple[PooledClient, TableLayout]]:
+        with self._pool.lease() as leased:
+            yield leased, self._layout or self._get_layout(leased.client)
 
     def _get_layout(self, client: Client) -> TableLayout:
         with self._layout_lock:
@@ -283,7 +296,8 @@ class ClickHouseEventStore(CountableEvents):
             )
 
     def _append(self, events: Sequence[Event]) -> int:
-        with self._lock(events), self._client() as (client, layout):
+        with self._lock(events), self._lease() as (leased, layout):
+            client = leased.client
             if not self._pool.is_embedded:
                 check_same_server(client, layout)
             new = self._select_new(client, events)
@@ -294,16 +308,22 @@ class ClickHouseEventStore(CountableEvents):
                 keys = [(each.project_id, each.uuid) for each in block]
                 rows = [each for key in keys if (each := missing.pop(key, None)) is not None]
                 if rows:
-                    client.raw_insert(
-                        TABLE,
-                        COLUMNS,
-                        self._encoder.encode_lines(rows),
-                        fmt="JSONCompactEachRow",
-                        settings=self._build_insert_settings(rows),
-                    )
+                    self._insert(leased, rows)
             if self._uuid_filter is not None:
                 self._uuid_filter.confirm_stored(list(new))
             return len(new)
+
+    def _insert(self, leased: PooledClient, rows: Sequence[Event]) -> None:
+        # A server recognizes a block that it gets twice. The embedded engine would remember parts
+        # that were quarantined, so its caller looks which events are stored, and inserts the rest.
+        with leased.sockets.send_once() if self._pool.is_embedded else nullcontext():
+            leased.client.raw_insert(
+                TABLE,
+                COLUMNS,
+                self._encoder.encode_lines(rows),
+                fmt="JSONCompactEachRow",
+                settings=self._build_insert_settings(rows),
+            )
 
     def _lock(self, events: Sequence[Event]) -> AbstractContextManager[Any]:
         """Lock out other appends of the same events between the look-up and the insert."""
@@ -327,15 +347,16 @@ class ClickHouseEventStore(CountableEvents):
                 self._get_uuid_filter(client)
 
     def _build_insert_settings(self, rows: Sequence[Event]) -> dict[str, Any]:
-        settings = INSERT_SETTINGS | {
-            "max_partitions_per_insert_block": 0,
-            # A block that is sent twice is stored once: by the driver after a broken connection, or
-            # by another worker that has taken over while the first insert is still under way.
-            "insert_deduplication_token": identify_block(rows),
+        settings = INSERT_SETTINGS | {"max_partitions_per_insert_block": 0}
+        if self._pool.is_embedded:
+            return settings
+        # A block that is sent twice is stored once: by the driver after a broken connection, or by
+        # another worker that has taken over while the first insert is still under way.
+        token = identify_block(rows)
+        return settings | {
+            "insert_deduplication_token": token,
+            "max_execution_time": INSERT_TIMEOUT_S,
         }
-        if not self._pool.is_embedded:
-            settings["max_execution_time"] = INSERT_TIMEOUT_S
-        return settings
 
     def _select_new(self, client: Client, events: Sequence[Event]) -> dict[EventKey, Event]:
         """Return the first event of each key that is not stored yet."""
@@ -440,21 +461,25 @@ class ClickHouseEventStore(CountableEvents):
         if folder.exists():
             raise OperatorError(f"{folder} already exists: a backup needs a new folder.")
         with self._embedded_client() as client:
-            client.command(f"BACKUP TABLE {TABLE} TO File({_quote_path(folder)})")
+            back_up_parts(client, folder)
             _check_events(client, "The event store has damaged files, so the backup is incomplete")
 
     def _restore(self, folder: Path) -> None:
-        if not (folder / ".backup").is_file():
+        if (folder / ".backup").is_file():
+            raise OperatorError(
+                f"{folder} was made by an earlier version of Hedgerow. Restore it with that "
+                "version, and start this one on the result."
+            )
+        if not all(map(parse_part, os.listdir(folder))):
             raise OperatorError(f"There is no backup of events in {folder}.")
         with self._write_lock, self._embedded_client() as client:
             (row,) = fetch_rows(client, f"SELECT count() AS count FROM {TABLE}", {})  # noqa: S608
             if row["count"]:
                 raise OperatorError("The event store is not empty: restore into an empty one.")
-            # The backup contains the table with its old schema; the next call adds what is missing.
-            client.command(f"DROP TABLE {TABLE} SYNC")
-            self._layout = self._uuid_filter = None
-            client.command(f"RESTORE TABLE {TABLE} FROM File({_quote_path(folder)})")
+            self._uuid_filter = None
+            restore_parts(client, folder)
             _check_events(client, "The backup has damaged events")
+            self._is_moved = False
 
     @contextmanager
     def _embedded_client(self) -> Iterator[Client]:
@@ -524,11 +549,6 @@ def _find_stored(client: Client, keys: Sequence[EventKey], parts: str) -> dict[E
         for row in fetch_rows(client, sql, params):
             found[ProjectId(row["project_id"]), str(row["uuid"])] = row["created_at"]
     return found
-
-
-def _quote_path(path: Path) -> str:
-    escaped = str(path).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _split_blocks(events: Sequence[Event]) -> Iterator[Sequence[Event]]:

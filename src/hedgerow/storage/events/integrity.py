@@ -1,15 +1,22 @@
 """Check the tables and the files of an event store, and read around damaged ones."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import Error
 
 from hedgerow.storage.events import replica_schema, schema
-from hedgerow.storage.events.clickhouse import fetch_rows, is_damage, translate_error
+from hedgerow.storage.events.clickhouse import (
+    ClickHousePool,
+    fetch_rows,
+    is_damage,
+    translate_error,
+)
+from hedgerow.storage.events.parts.quarantine import QUARANTINED, describe_quarantined
 
 _COLUMNS = """
     SELECT table, name FROM system.columns WHERE database = currentDatabase()
@@ -25,11 +32,20 @@ _PARTS_OF_TABLE = """
     WHERE active AND database = currentDatabase() AND table = {table:String}
 """
 _TABLES = "SELECT name FROM system.tables WHERE database = currentDatabase()"
-# The engine puts such parts aside when it starts. Their rows are missing from results.
+# The engine detaches such parts when it starts.
 _SET_ASIDE = """
-    SELECT table, name, path FROM system.detached_parts
+    SELECT table, name, path, partition_id, min_block_number, max_block_number
+    FROM system.detached_parts
     WHERE database = currentDatabase() AND startsWith(reason, 'broken')
 """
+_BLOCKS = """
+    SELECT table, partition_id, min_block_number, max_block_number FROM system.parts
+    WHERE active AND database = currentDatabase()
+"""
+_QUARANTINED = f"""
+    SELECT table, path FROM system.detached_parts
+    WHERE database = currentDatabase() AND startsWith(name, '{QUARANTINED}')
+"""  # noqa: S608 - our own names
 
 ALL_PARTS = "1"
 
@@ -47,34 +63,39 @@ class SetAsidePart:
 class StoreFindings:
     """Missing tables, columns and indexes; folders of damaged parts with the engine's reason; and
     folders of damaged parts that the engine has put aside. Those of replicas are listed apart: they
-    can be built again. How many events lack typed columns, and why they cannot be moved."""
+    can be built again. Parts that were not complete when they were written. How many events lack
+    typed columns, and why they cannot be moved."""
 
     missing: list[str]
     damaged: list[str]
     set_aside: list[str]
     damaged_replicas: list[str] = field(default_factory=list)
     set_aside_replicas: list[str] = field(default_factory=list)
+    quarantined: list[dict[str, Any]] = field(default_factory=list)
     unmoved: int = 0
     move_problem: str = ""
 
 
 class ReadableParts:
     """The parts of an embedded table of events that are not known to be damaged. Damaged parts keep
-    their names, because the engine cannot merge them.
+    their names until the engine starts again, because it cannot merge them.
 
     Each event is looked up before it is stored. A damaged file must not stop that: readers cannot
     read the events in it anyway, so the look-up leaves out its part.
     """
 
-    def __init__(self, report: Callable[[Exception], None]) -> None:
-        """`report` gets the error of each part that is found to be damaged."""
+    def __init__(self, engine: ClickHousePool) -> None:
         self._damaged: set[str] = set()
-        self._report = report
+        self._engine = engine
+        self._restarts = 0
 
     def read(self, client: Client, read: Callable[[str], Item]) -> Item:
         """Call `read` with an SQL condition for the parts that it may read. If it fails, look for
         damaged parts, and call it again without them."""
         while True:
+            if self._restarts != self._engine.restarts:
+                self._restarts = self._engine.restarts
+                self._damaged.clear()
             try:
                 return read(self._build_condition())
             except (Error, OSError) as error:
@@ -84,7 +105,7 @@ class ReadableParts:
                 if not damaged:
                     raise
             for reason in damaged.values():
-                self._report(reason)
+                self._engine.report_damage(reason)
             self._damaged.update(damaged)
 
     def _build_condition(self) -> str:
@@ -117,15 +138,41 @@ def check_tables(client: Client, *, reads_files: bool) -> StoreFindings:
         set_aside=[part.folder for part in set_aside if part.table not in replicas],
         damaged_replicas=[folder for table, folder in damaged if table in replicas],
         set_aside_replicas=[part.folder for part in set_aside if part.table in replicas],
+        quarantined=list(_find_quarantined(client)) if reads_files else [],
     )
 
 
+def _find_quarantined(client: Client) -> Iterator[dict[str, Any]]:
+    for row in fetch_rows(client, _QUARANTINED, {}):
+        if (found := describe_quarantined(Path(row["path"]))) is not None:
+            yield {
+                "table": row["table"],
+                "folder": str(found.folder),
+                "is_inserted": found.part.is_inserted,
+                "reason": found.reason,
+                "rows": found.rows,
+                "quarantined_at": found.quarantined_at,
+            }
+
+
 def find_set_aside(client: Client) -> list[SetAsidePart]:
-    """List the damaged parts that the engine has put aside."""
+    """List the damaged parts that the engine has put aside, and whose rows are missing: the parts
+    that a merge has made them from may still have been there."""
+    rows = fetch_rows(client, _SET_ASIDE, {})
+    blocks = fetch_rows(client, _BLOCKS, {}) if rows else []
     return [
         SetAsidePart(table=row["table"], name=row["name"], folder=row["path"])
-        for row in fetch_rows(client, _SET_ASIDE, {})
+        for row in rows
+        if not any(_have_common_blocks(row, each) for each in blocks)
     ]
+
+
+def _have_common_blocks(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return (
+        (row["table"], row["partition_id"]) == (other["table"], other["partition_id"])
+        and row["min_block_number"] <= other["max_block_number"]
+        and row["max_block_number"] >= other["min_block_number"]
+    )
 
 
 def empty_incomplete_replicas(client: Client) -> bool:

@@ -13,6 +13,7 @@ from clickhouse_connect.driver.client import Client
 from hedgerow.errors import Unavailable
 from hedgerow.storage.events import replica_schema
 from hedgerow.storage.events.clickhouse import fetch_rows
+from hedgerow.storage.events.parts.quarantine import SOURCE
 from hedgerow.storage.events.schema import TABLE
 from hedgerow.storage.events.table_layout import TableLayout
 
@@ -41,11 +42,16 @@ def purge_deleted_rows(client: Client, layout: TableLayout, *, is_embedded: bool
 
 
 def list_replaced_parts(client: Client) -> set[tuple[str, str]]:
-    """List the tables and names of parts that were replaced and are still on the disk."""
-    sql = """
+    """List the tables and names of parts that were replaced and are still on the disk: the engine
+    keeps them for some seconds, and others keep them until their replacement is verified."""
+    sql = f"""
         SELECT table, name FROM system.parts
-        WHERE NOT active AND database = currentDatabase() AND table IN {tables:Array(String)}
-    """
+        WHERE NOT active AND database = currentDatabase() AND table IN {{tables:Array(String)}}
+        UNION ALL
+        SELECT table, name FROM system.detached_parts
+        WHERE startsWith(name, '{SOURCE}')
+        AND database = currentDatabase() AND table IN {{tables:Array(String)}}
+    """  # noqa: S608 - our own names
     rows = fetch_rows(client, sql, {"tables": [TABLE, *replica_schema.TABLES]})
     return {(row["table"], row["name"]) for row in rows}
 

@@ -82,12 +82,16 @@ _BODY = f"""(
 # the engine's default of 8192 rows, a page took more than twice as long.
 GRANULE_ROWS = 1024
 
-# Implausible months share one partition, so that clients cannot create arbitrarily many. The
-# deduplication window detects a block that is sent twice, by the driver or by another worker.
+# What an insert has written is on the disk when it is answered.
+DURABLE_SETTINGS = ("fsync_after_insert = 1", "fsync_part_directory = 1")
+
+# Implausible months share one partition, so that clients cannot create arbitrarily many.
 _LAYOUT = f"""PARTITION BY if(toYear(timestamp) BETWEEN 2000 AND 2099, toYYYYMM(timestamp), 0)
 ORDER BY (project_id, timestamp, uuid)
-SETTINGS index_granularity = {GRANULE_ROWS}, fsync_after_insert = 1, fsync_part_directory = 1,
-    non_replicated_deduplication_window = 1000"""
+SETTINGS index_granularity = {GRANULE_ROWS}, {", ".join(DURABLE_SETTINGS)}"""
+
+# For the table of a server: detects a block that is sent twice, by the driver or another worker.
+DEDUPLICATION_SETTING = "non_replicated_deduplication_window = 1000"
 
 # For tables without replicas: how often the engine removes the files that a merge or a deletion has
 # replaced. A deletion waits for that. Without the maximum, an idle engine waits for up to five

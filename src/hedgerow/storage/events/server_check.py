@@ -10,7 +10,7 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import Error
 
 from hedgerow.storage.events.clickhouse import connect_server, describe_error, fetch_rows
-from hedgerow.storage.events.schema import INSERT_SETTINGS
+from hedgerow.storage.events.schema import DURABLE_SETTINGS, INSERT_SETTINGS
 from hedgerow.storage.events.table_layout import TableLayout, find_layout
 
 # The oldest version whose documentation was reviewed, and the one that the tests run on.
@@ -34,7 +34,13 @@ def check_server(url: str, timeout_s: float) -> list[Finding]:
 
 
 def _check(client: Client, layout: TableLayout) -> Iterator[Finding]:
-    checks = (_check_version, _check_settings, _check_cluster, _check_round_trip)
+    checks = (
+        _check_version,
+        _check_settings,
+        _check_durability,
+        _check_cluster,
+        _check_round_trip,
+    )
     for check in checks:
         try:
             yield from check(client, layout)
@@ -71,6 +77,22 @@ def _check_settings(client: Client, _: TableLayout) -> Iterator[Finding]:
         yield "problem", "ClickHouse settings", detail
     else:
         yield "ok", "ClickHouse settings", "inserts can use the settings that they need"
+
+
+def _check_durability(client: Client, layout: TableLayout) -> Iterator[Finding]:
+    """An acknowledged insert must be on the disk, also if the operator has made the table."""
+    sql = """
+        SELECT engine_full FROM system.tables
+        WHERE database = currentDatabase() AND name = {table:String}
+    """
+    for row in fetch_rows(client, sql, {"table": layout.table}):
+        missing = ", ".join(each for each in DURABLE_SETTINGS if each not in row["engine_full"])
+        if missing:
+            change = f"ALTER TABLE {layout.table}{layout.on_cluster} MODIFY SETTING {missing}"
+            detail = f"a power failure can lose stored events. Run `{change}`"
+            yield "problem", "ClickHouse durability", detail
+        else:
+            yield "ok", "ClickHouse durability", "an insert returns when its events are on the disk"
 
 
 def _check_cluster(client: Client, layout: TableLayout) -> Iterator[Finding]:

@@ -12,15 +12,24 @@ from hedgerow.storage.events import replica_schema, typed_columns
 from hedgerow.storage.events.clickhouse import fetch_rows
 from hedgerow.storage.events.granules import has_small_granules, replace_coarse_table
 from hedgerow.storage.events.schema import (
+    DEDUPLICATION_SETTING,
     SHARD_TABLE,
     TABLE,
     build_server_ddl,
     build_typed_server_ddl,
 )
 
-# The embedded engine removes merged parts in one thread. Above 100 parts it would start 128
-# threads, which it keeps for good, with their memory.
-EMBEDDED_SETTING = "concurrent_part_removal_threshold = 1000000"
+# The settings of tables of the embedded engine.
+EMBEDDED_SETTINGS = (
+    # It removes merged parts in one thread. Above 100 parts it would start 128 threads, which it
+    # keeps for good, with their memory.
+    "concurrent_part_removal_threshold = 1000000",
+    # Sources of merges stay until what was made from them has been looked at: parts/verifier.py.
+    "old_parts_lifetime = 10",
+    "min_rows_to_fsync_after_merge = 1",
+    # A block of a part that was quarantined is inserted again.
+    "non_replicated_deduplication_window = 0",
+)
 
 _log = structlog.get_logger("hedgerow.events")
 
@@ -74,42 +83,43 @@ def prepare_tables(client: Client, *, is_only_user: bool = False) -> TableLayout
     found = find_layout(client)
     if found is not None and found.cluster:
         return found
-    own_setting = f", {EMBEDDED_SETTING}" if is_only_user else ""
+    own_settings = "".join(f", {each}" for each in EMBEDDED_SETTINGS if is_only_user)
     if found is None:
-        _create_table(client, own_setting)
+        _create_table(client, own_settings or f", {DEDUPLICATION_SETTING}")
     for statement in replica_schema.build_server_ddl():
-        client.command(statement + own_setting)
+        client.command(statement + own_settings)
     is_typed = found is not None and found.has_typed_columns
     if not is_typed and not _has_typed_columns(client):
         _add_typed_columns(client)
     if is_only_user:
         if found is not None and not found.has_small_granules:
             replace_coarse_table(client)
-        _change_embedded_setting(client)
+        _change_embedded_settings(client)
     layout = find_layout(client)
     assert layout is not None
     return layout
 
 
-def _create_table(client: Client, own_setting: str) -> None:
+def _create_table(client: Client, own_settings: str) -> None:
     """Even a statement for a table that exists takes a tenth of an engine's start."""
     try:
-        client.command(build_typed_server_ddl() + own_setting)
+        client.command(build_typed_server_ddl() + own_settings)
     except DatabaseError:  # see _add_typed_columns
         for statement in build_server_ddl():
-            client.command(statement + own_setting)
+            client.command(statement + own_settings)
 
 
-def _change_embedded_setting(client: Client) -> None:
-    """Change the setting of tables of older versions. Each change takes as long as creating the
+def _change_embedded_settings(client: Client) -> None:
+    """Change the settings of tables of older versions. Each change takes as long as creating the
     table."""
     sql = """
         SELECT name FROM system.tables WHERE database = currentDatabase()
-        AND name IN {tables:Array(String)} AND position(engine_full, {setting:String}) = 0
+        AND name IN {tables:Array(String)}
+        AND arrayExists(each -> position(engine_full, each) = 0, {settings:Array(String)})
     """
-    params = {"tables": [TABLE, *replica_schema.TABLES], "setting": EMBEDDED_SETTING}
+    params = {"tables": [TABLE, *replica_schema.TABLES], "settings": [*EMBEDDED_SETTINGS]}
     for row in fetch_rows(client, sql, params):
-        client.command(f"ALTER TABLE {row['name']} MODIFY SETTING {EMBEDDED_SETTING}")
+        client.command(f"ALTER TABLE {row['name']} MODIFY SETTING {', '.join(EMBEDDED_SETTINGS)}")
 
 
 def _add_typed_columns(client: Client) -> None:

@@ -4,7 +4,7 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from hedgerow.errors import Invalid, Unavailable
-from hedgerow.storage.events.clickhouse import translate_error
+from hedgerow.storage.events.clickhouse import is_damage, translate_error
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,25 @@ def test_exceeded_time_limit_is_invalid() -> None:
 def test_error_of_the_query_is_left_to_the_caller() -> None:
     error = DatabaseError("unknown function", code=46)
     assert translate_error(error) is error
+
+
+UNREADABLE = [
+    (33, "Cannot read all marks from file data.cmrk4, is eof: true (CANNOT_READ_ALL_DATA)"),
+    (33, "Cannot read all data. Bytes read: 0: (while reading column uuid): While executing X"),
+    (32, "Attempt to read after eof: while reading part 202603_1_1_0"),
+    (1001, "std::filesystem::filesystem_error: in rename: Input/output error"),
+]
+
+
+@pytest.mark.parametrize(("code", "text"), UNREADABLE)
+def test_an_unreadable_file_is_damage(code: int, text: str) -> None:
+    error = DatabaseError(f"server response: Code: {code}. DB::Exception: {text}", code=code)
+    assert is_damage(translate_error(error))
+
+
+@pytest.mark.parametrize("code", [3, 32, 33, 49, 117, 1000])
+def test_a_value_that_a_query_converts_is_no_damage(code: int) -> None:
+    text = "Cannot parse 'a' (while reading column x): while converting source column"
+    for each in (text, "Bytes expected: 16"):
+        error = DatabaseError(f"server response: {each}", code=code)
+        assert translate_error(error) is error
