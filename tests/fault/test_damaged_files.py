@@ -278,7 +278,6 @@ DAMAGE: list[tuple[str, Callable[[Path], None], str]] = [
     ("events/**/data.*mrk*", flip, "is damaged"),
     ("events/**/data.bin", truncate, "data.bin is damaged"),
     ("events/**/checksums.txt", Path.unlink, "is not a complete backup: it lacks events/"),
-    ("events/.backup", flip, ".backup is damaged"),
     ("hedgerow.db", change_letter, "hedgerow.db is damaged"),
     ("hedgerow.db", truncate, "hedgerow.db is damaged"),
     ("encryption.key", flip, "encryption.key is damaged"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from hedgerow.app.event_store import LazyEventStore, event_store_location
 from hedgerow.app.event_store_requests import StoreAction, request_from_service
 from hedgerow.app.state import ensure_data_dir, state_location
-from hedgerow.errors import OperatorError
+from hedgerow.errors import AppError, OperatorError
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.settings import Settings
@@ -33,8 +33,21 @@ def check_local_events(settings: Settings) -> None:
 
 
 async def make_backup(settings: Settings, folder: Path, report: Callable[[str], None]) -> None:
+    """Raises OperatorError if not everything is written and verified."""
     backup = Backup(folder.resolve())
-    backup.create_folder()
+    unfinished = backup.begin()
+    try:
+        await _copy_all(settings, unfinished, report)
+        backup.finish(unfinished)
+    except (OSError, OperatorError, AppError) as error:
+        problem = f"{error.strerror}." if isinstance(error, OSError) else str(error)
+        raise OperatorError(
+            f"The backup is not complete: {problem} What was copied is in {unfinished.folder}: "
+            "delete it, or repeat the command, which replaces it."
+        ) from error
+
+
+async def _copy_all(settings: Settings, backup: Backup, report: Callable[[str], None]) -> None:
     tables: StateCopy | None = None
     if settings.database_url:
         location = state_location(settings)

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,10 +17,13 @@ from typing import Any
 from hedgerow import __version__
 from hedgerow.errors import OperatorError
 from hedgerow.lib.clock import format_iso
+from hedgerow.lib.verified_copy import copy_file
 from hedgerow.storage.backup import encryption_key_file
 from hedgerow.storage.backup.postgres_copy import StateCopy
 
 MANIFEST = "backup.json"
+# The folder of a backup that is being made, or was not finished.
+UNFINISHED = "unfinished-backup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +47,40 @@ class Backup:
     def events(self) -> Path:
         return self.folder / "events"
 
-    def create_folder(self) -> None:
-        """Create the folder, readable only by its owner. Raises if it is not empty."""
+    def begin(self) -> "Backup":
+        """Create the folder, readable only by its owner, and return the backup to make: it is in a
+        folder of this one, so that nobody takes it for a complete backup. What an earlier attempt
+        has left is removed. Raises if something else is there."""
+        unfinished = Backup(self.folder / UNFINISHED)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if unfinished.folder.exists() and not (self.folder / MANIFEST).exists():
+                self._remove_copies()
             if any(self.folder.iterdir()):
                 raise OperatorError(f"{self.folder} is not empty: a backup needs an empty folder.")
+            unfinished.folder.mkdir(mode=0o700)
         except OSError as error:
             raise OperatorError(f"Cannot use {self.folder}: {error.strerror}.") from None
+        return unfinished
+
+    def _remove_copies(self) -> None:
+        """Remove what an earlier attempt has left, also if it failed while it was moved."""
+        for folder in (self.tables, self.events, self.folder / UNFINISHED):
+            if folder.exists():
+                shutil.rmtree(folder)
+        for file in (self.state, self.encryption_key):
+            file.unlink(missing_ok=True)
+
+    def finish(self, unfinished: "Backup") -> None:
+        """Move everything to its place, the manifest last. Raises OSError."""
+        entries = [entry for entry in unfinished.folder.iterdir() if entry.name != MANIFEST]
+        for entry in (*entries, unfinished.folder / MANIFEST):
+            entry.rename(self.folder / entry.name)
+        with suppress(OSError):  # the backup is complete
+            unfinished.folder.rmdir()
 
     def write_manifest(self, now: datetime, tables: StateCopy | None) -> None:
+        """Raises OSError."""
         content = {
             "hedgerow": __version__,
             "made_at": format_iso(now),
@@ -64,7 +91,8 @@ class Backup:
         content["checksum"] = _hash_content(content)
         manifest = self.folder / MANIFEST
         manifest.write_text(json.dumps(content, indent=2) + "\n")
-        _sync(manifest)
+        for file in _list_files(self.folder):
+            _sync(file)
 
     def read_manifest(self) -> StateCopy | None:
         """Compare all files with their checksums and return what the copy of PostgreSQL contains;
@@ -77,19 +105,18 @@ class Backup:
             tables = content.get("postgresql")
             return StateCopy(**tables) if tables else None
         except FileNotFoundError:
-            raise OperatorError(
-                f"{self.folder} is not a complete backup: it lacks {MANIFEST}."
-            ) from None
+            is_unfinished = (self.folder / UNFINISHED).is_dir()
+            reason = "it was not finished" if is_unfinished else f"it lacks {MANIFEST}"
+            raise OperatorError(f"{self.folder} is not a complete backup: {reason}.") from None
         except (ValueError, TypeError, AttributeError):
             raise OperatorError(
                 f"{self.folder / MANIFEST} is damaged, or of another version of Hedgerow."
             ) from None
 
     def _hash_files(self) -> dict[str, str]:
-        files = [file for file in sorted(self.folder.rglob("*")) if file.is_file()]
         return {
             str(file.relative_to(self.folder)): _hash_file(file)
-            for file in files
+            for file in _list_files(self.folder)
             if file != self.folder / MANIFEST
         }
 
@@ -106,6 +133,10 @@ class Backup:
                     f"{self.folder / name} is damaged: its checksum is not the one in {MANIFEST}. "
                     "Use another backup."
                 )
+
+
+def _list_files(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.rglob("*")) if file.is_file()]
 
 
 def _hash_file(file: Path) -> str:
@@ -137,9 +168,8 @@ def copy_key(source: Path, target: Path) -> None:
     if not source.is_file():
         return
     try:
-        target.touch(mode=0o600)
-        shutil.copyfile(source, target)
-        _sync(target)
+        copy_file(source, target)
+        target.chmod(0o600)
     except OSError as error:
         raise OperatorError(f"Cannot copy the encryption key to {target}: {error}.") from None
 
