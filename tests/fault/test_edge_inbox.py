@@ -296,21 +296,29 @@ def test_damaged_inbox_sends_the_rest(origin: Origin, tmp_path: Path) -> None:
         assert "stored requests are lost" in edge.errors
         assert list_inbox(data)["waiting"]["requests"] == 28
         assert list_inbox(data)["lost"][0]["numbers"] == lost["numbers"]
-        capture(edge, 30)
+        # Damage while it runs: the first of three requests, whose segment is the newest.
+        for number in range(30, 33):
+            capture(edge, number)
+        segment = max((data / "edge-inbox" / "1").glob("*.log"))
+        with segment.open("r+b") as file:
+            file.seek(40)
+            file.write(b"damage")
         origin.start()
         wait_until_sent(edge)
-        assert read_metric(edge, "hedgerow_edge_inbox_lost_requests") == 2
+        assert read_metric(edge, "hedgerow_edge_inbox_lost_requests") == 3
         shown = run_in_process("edge-inbox", "list", data=data).stdout
-        assert "2 request(s) of project 1 are lost" in shown
-        assert f"numbers {lost['numbers']}." in shown
+        assert "3 request(s) of project 1 are lost" in shown
+        assert f"numbers {middle}, 30-31." in shown
     with LiveEdge(data, origin.address, origin.secret) as edge:
         # Until an operator has seen it.
-        assert read_metric(edge, "hedgerow_edge_inbox_lost_requests") == 2
+        assert read_metric(edge, "hedgerow_edge_inbox_lost_requests") == 3
         assert edge.errors.count("stored requests are lost") == 0
         run_in_process("edge-inbox", "discard", "--yes", data=data)
         assert read_metric(edge, "hedgerow_edge_inbox_lost_requests") == 0
         assert not list_inbox(data)["lost"]
-    assert read_stored(origin) == [each for each in range(31) if each + 1 not in (middle, last)]
+    # The last of the first thirty and the one after it.
+    expected = [each for each in range(33) if each not in (middle - 1, last - 1, 30)]
+    assert read_stored(origin) == expected
 
 
 def write_old_inbox(folder: Path) -> None:

@@ -5,14 +5,19 @@ A disk that refuses a write loses nothing that was stored before, and the log ca
 import errno
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from hedgerow.edge.inbox import record_log
+from hedgerow.edge.inbox import store as store_module
 from hedgerow.edge.inbox.position import NumberRanges
 from hedgerow.edge.inbox.record_log import RecordLog
+from hedgerow.edge.inbox.requests import WaitingRequest, encode_request
+from hedgerow.edge.inbox.store import EdgeInboxError, EdgeInboxStore, read_contents
+from hedgerow.http.sdk.edge_receipt import Receipt
+from hedgerow.projects.model import ProjectId
 
 COUNT = 600
 BATCH = 7
@@ -334,3 +339,74 @@ def test_records_are_finished_on_a_full_disk(
     assert not list_segments(tmp_path)
     log.close()
     assert read_again(tmp_path) == ([], set())
+
+
+def build_request(number: int) -> bytes:
+    request = WaitingRequest(
+        project_id=ProjectId(1),
+        method="POST",
+        path="/e/",
+        headers=[],
+        receipt=Receipt(received_us=number, randomness=b"x" * 10, ip=""),
+    )
+    return encode_request(request, b"x" * 100)
+
+
+def find_ids(store: EdgeInboxStore) -> list[int]:
+    found, _ = store.fetch(ProjectId(1), at_most=100, max_bytes=1 << 20)
+    return [each.id for each in found]
+
+
+def test_intact_requests_are_sent_before_the_list_of_lost_ones_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EdgeInboxStore(tmp_path)
+    store.add(ProjectId(1), [build_request(number) for number in range(3)])
+    store.close()
+    [segment] = list_segments(tmp_path / "edge-inbox" / "1")
+    flip(segment, record_log.HEAD_BYTES + 1)
+    disk = Disk(monkeypatch, "fsync")
+    disk.failing = True
+    store = EdgeInboxStore(tmp_path)
+    assert find_ids(store) == [2, 3]
+    store.finish(ProjectId(1), [2, 3])
+    with pytest.raises(EdgeInboxError, match="No space"):
+        find_ids(store)
+    assert store.lost == 0
+    disk.failing = False
+    assert find_ids(store) == []
+    assert store.lost == 1
+    store.close()
+    [(log, (numbers, _))] = read_contents(tmp_path, is_in_use=False).lost.items()
+    assert (log, str(numbers)) == ("1", "1")
+
+
+def test_retry_on_a_full_disk_repeats_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More dead letters than one write copies, and the second write fails."""
+    store = EdgeInboxStore(tmp_path)
+    contents = [build_request(number) for number in range(store_module.COPIED_RECORDS + 1)]
+    store.add(ProjectId(1), contents)
+    found, _ = store.fetch(ProjectId(1), at_most=len(contents), max_bytes=1 << 30)
+    store.bury(ProjectId(1), [(each, "no") for each in found])
+    append = RecordLog.append
+
+    def fail_later(log: RecordLog, records: Sequence[bytes]) -> None:
+        if len(records) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(log, records)
+
+    for _ in range(2):
+        monkeypatch.setattr(RecordLog, "append", fail_later)
+        with pytest.raises(EdgeInboxError, match="No space"):
+            store.retry_dead(len(contents))
+        assert find_ids(store) == []
+    monkeypatch.undo()
+    result = store.retry_dead(len(contents))
+    assert (result.number, result.dead.number) == (len(contents), 0)
+    assert result.retried[ProjectId(1)].number == len(contents)
+    assert len(find_ids(store)) == 65
+    store.close()
+    contents_again = read_contents(tmp_path, is_in_use=False)
+    assert (contents_again.waiting.number, contents_again.lost) == (len(contents), {})

@@ -1,5 +1,6 @@
 """The list of records that were missing or damaged, until an operator has seen it."""
 
+import errno
 import os
 import time
 from collections.abc import Mapping
@@ -22,10 +23,13 @@ class LostRecords:
         self._path = path
         self._entries: dict[str, _Entry] = {}
         self.is_damaged = False
+        self.number = 0
         try:
-            self._entries = msgspec.json.decode(path.read_bytes(), type=dict[str, _Entry])
-        except FileNotFoundError:
-            pass
+            self._set(msgspec.json.decode(path.read_bytes(), type=dict[str, _Entry]))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EIO):
+                raise
+            self.is_damaged = error.errno == errno.EIO
         except msgspec.MsgspecError:
             self.is_damaged = True
 
@@ -36,9 +40,6 @@ class LostRecords:
         entry = _Entry(noticed_at_s=since_s, ranges=list(ranges))
         self._save({**self._entries, log: entry})
 
-    def count(self) -> int:
-        return sum(NumberRanges(each.ranges).count() for each in self._entries.values())
-
     def list_all(self) -> Mapping[str, tuple[NumberRanges, float]]:
         """Return the numbers by log, with the Unix time at which the first was missing."""
         return {
@@ -48,7 +49,7 @@ class LostRecords:
 
     def clear(self) -> None:
         self._path.unlink(missing_ok=True)
-        self._entries = {}
+        self._set({})
 
     def _save(self, entries: dict[str, _Entry]) -> None:
         new = self._path.with_suffix(".new")
@@ -58,4 +59,8 @@ class LostRecords:
             os.fsync(file.fileno())
         new.replace(self._path)
         sync_folder(self._path.parent)
+        self._set(entries)
+
+    def _set(self, entries: dict[str, _Entry]) -> None:
         self._entries = entries
+        self.number = sum(end - start for each in entries.values() for start, end in each.ranges)

@@ -7,6 +7,7 @@ import time
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -112,6 +113,8 @@ class Position:
 
     def close(self) -> None:
         if self._file >= 0:
+            with suppress(OSError):
+                os.fdatasync(self._file)
             os.close(self._file)
             self._file = -1
 

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -34,6 +34,7 @@ from hedgerow.projects.model import ProjectId
 
 FOLDER = "edge-inbox"
 DEAD = "dead"
+LOST_FILE = "lost.json"
 # Records that are copied in one write.
 COPIED_RECORDS = 64
 MAX_LOGGED_CHARS = 500
@@ -70,21 +71,21 @@ class EdgeInboxStore:
         self._folder = data_dir / FOLDER
         self._logs: dict[str, RecordLog] = {}
         self.lanes: dict[ProjectId, Lane] = {}
-        with _translate():
+        with _translate(), ExitStack() as stack:
             make_folder(self._folder)
-            self._lost = LostRecords(self._folder / "lost.json")
+            self._lost = LostRecords(self._folder / LOST_FILE)
             if self._lost.is_damaged:
                 _log.error("the list of lost requests was damaged, and begins anew")
+            stack.callback(self.close)
             for name in _list_logs(self._folder):
-                lane = self._open_log(name)
-                if name != DEAD:
-                    self.lanes[_parse(name)] = lane
+                self.lanes[_parse(name)] = self._open_log(name)
             self.dead = self._open_log(DEAD)
             self._take_over(OldInbox(self._folder))
+            stack.pop_all()
 
     @property
     def lost(self) -> int:
-        return self._lost.count()
+        return self._lost.number
 
     def add(self, project_id: ProjectId, contents: Sequence[bytes]) -> None:
         """Store requests in their order. They are on the disk when this returns."""
@@ -110,7 +111,13 @@ class EdgeInboxStore:
                     )
                     if len(found) == at_most:
                         break
-            return found, self._note_lost(str(project_id), log)
+            try:
+                return found, self._note_lost(str(project_id), log)
+            except OSError:
+                # The next read finds them again: what is intact is sent, and makes space.
+                if not found:
+                    raise
+                return found, 0
 
     def finish(self, project_id: ProjectId, sent: Iterable[int]) -> None:
         """Remove what the origin has."""
@@ -186,7 +193,8 @@ class EdgeInboxStore:
             )
         lane = _count(name, log.read_all())
         self._logs[name] = log
-        self._note_lost(name, log)
+        with suppress(OSError):
+            self._note_lost(name, log)
         return lane
 
     def _note_lost(self, name: str, log: RecordLog) -> int:
@@ -194,11 +202,7 @@ class EdgeInboxStore:
         number, numbers = log.lost.count(), str(log.lost)
         if not number:
             return 0
-        try:
-            self._lost.add(name, log.lost)
-        except OSError:
-            # The next read finds them again: what is intact is sent, and makes space.
-            return 0
+        self._lost.add(name, log.lost)
         log.finish(log.lost)
         _log.error(
             "stored requests are lost, since files of the inbox are damaged or missing: "
@@ -294,7 +298,7 @@ def read_contents(data_dir: Path, *, is_in_use: bool) -> InboxContents:
     folder = data_dir / FOLDER
     waiting, dead = Lane(), []
     with _translate():
-        lost = dict(LostRecords(folder / "lost.json").list_all())
+        lost = dict(LostRecords(folder / LOST_FILE).list_all())
         for name in (*_list_logs(folder), DEAD):
             log = RecordLog(folder / name)
             if name == DEAD:
