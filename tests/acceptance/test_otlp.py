@@ -291,7 +291,7 @@ def test_the_dashboard_and_the_alert_rules_use_metrics_that_exist(
     inbox = {name for name in kinds if name.startswith("hedgerow_edge_inbox_")}
     assert inbox - used == {"hedgerow_edge_inbox_bytes"}
     alerts = " ".join(expressions[-len(rules["groups"][0]["rules"]) :])
-    for name in ("oldest_age_seconds", "dead_letters", "send_failed_total"):
+    for name in ("oldest_age_seconds", "dead_letters", "lost_requests", "send_failed_total"):
         assert f"hedgerow_edge_inbox_{name}" in alerts
     for each in expressions:
         for name in re.findall(r"(?:rate|increase)\((hedgerow_\w+)", each):

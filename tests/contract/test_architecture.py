@@ -42,6 +42,7 @@ CATCH_ALLS = {
     "app/serve.py _run": "the caller reports why the service cannot start",
     "flags/evaluation/snapshot.py EvaluationPlan.evaluate_simple": "one flag must not break others",
     "flags/evaluation/snapshot.py FlagSnapshot._evaluate_others": "one flag must not break others",
+    "http/api/events.py _mark_failure": "the last line of a file says that it is incomplete",
     "http/server/gateway.py Gateway._serve_app": "an unexpected error becomes a 500",
     "http/server/gateway.py Gateway._serve_fast": "an unexpected error becomes a 500",
     "ingestion/poison_isolation.py BatchBisector.run": "one event must not block others",

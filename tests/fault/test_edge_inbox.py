@@ -3,19 +3,30 @@ process: what was acknowledged is stored once, in the order of each person.
 """
 
 import itertools
+import json
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from tests.fault.small_disk import fill_up, mount_disk
 from tests.support.edge import LiveEdge, Origin, query
-from tests.support.live import PROJECT_KEY, Installation, find_free_port, wait_for
+from tests.support.live import (
+    PROJECT_KEY,
+    Installation,
+    find_free_port,
+    run_hedgerow,
+    run_in_process,
+    wait_for,
+)
 
 TIMEOUT_S = 120
 WRITERS = ("ann", "bob", "cleo", "dan")
@@ -238,22 +249,142 @@ def test_full_inbox_refuses_events(origin: Origin, tmp_path: Path) -> None:
         wait_until_sent(edge)
         # The file gives the space back.
         folder = tmp_path / "edge" / "edge-inbox"
-        wait_for(lambda: sum(each.stat().st_size for each in folder.iterdir()) < 200_000, TIMEOUT_S)
+        wait_for(lambda: measure_files(folder) < 20_000, TIMEOUT_S)
     stored = query(origin, "SELECT properties.number FROM events ORDER BY created_at")
     assert [int(row[0]) for row in stored] == numbers
 
 
-def test_damaged_inbox_is_moved_away(origin: Origin, tmp_path: Path) -> None:
+def measure_files(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+
+
+def capture(edge: LiveEdge, number: int) -> None:
+    event = build_event("ann", number)
+    answer = httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S, verify=False)
+    assert answer.status_code == 200
+
+
+def read_stored(origin: Origin) -> list[int]:
+    rows = query(origin, "SELECT properties.number FROM events ORDER BY created_at, uuid")
+    return [int(row[0]) for row in rows]
+
+
+def list_inbox(data: Path) -> dict[str, Any]:
+    listed = run_in_process("edge-inbox", "list", "--json", data=data)
+    found: dict[str, Any] = json.loads(listed.stdout)
+    return found
+
+
+def test_damaged_inbox_sends_the_rest(origin: Origin, tmp_path: Path) -> None:
+    """Bits are flipped in the middle, and the end is cut off."""
+    data = tmp_path / "edge"
+    with LiveEdge(data, origin.address, origin.secret) as edge:
+        origin.server.kill()
+        for number in range(30):
+            capture(edge, number)
+        edge.kill()
+    [segment] = (data / "edge-inbox" / "1").glob("*.log")
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 3] ^= 1
+    segment.write_bytes(content[:-10])
+    [lost] = list_inbox(data)["lost"]
+    assert lost["requests"] == 2
+    assert lost["project_id"] == 1
+    middle, last = (int(each) for each in lost["numbers"].split(", "))
+    assert 1 < middle < last == 30
+    with LiveEdge(data, origin.address, origin.secret) as edge:
+        assert "stored requests are lost" in edge.errors
+        assert list_inbox(data)["waiting"]["requests"] == 28
+        assert list_inbox(data)["lost"][0]["numbers"] == lost["numbers"]
+        # Damage while it runs: the first of three requests, whose segment is the newest.
+        for number in range(30, 33):
+            capture(edge, number)
+        segment = max((data / "edge-inbox" / "1").glob("*.log"))
+        with segment.open("r+b") as file:
+            file.seek(40)
+            file.write(b"damage")
+        origin.start()
+        wait_until_sent(edge)
+        assert read_metric(edge, "hedgerow_edge_inbox_lost_requests") == 3
+        shown = run_in_process("edge-inbox", "list", data=data).stdout
+        assert "3 request(s) of project 1 are lost" in shown
+        assert f"numbers {middle}, 30-31." in shown
+    with LiveEdge(data, origin.address, origin.secret) as edge:
+        # Until an operator has seen it.
+        assert read_metric(edge, "hedgerow_edge_inbox_lost_requests") == 3
+        assert edge.errors.count("stored requests are lost") == 0
+        run_in_process("edge-inbox", "discard", "--yes", data=data)
+        assert read_metric(edge, "hedgerow_edge_inbox_lost_requests") == 0
+        assert not list_inbox(data)["lost"]
+    # The last of the first thirty and the one after it.
+    expected = [each for each in range(33) if each not in (middle - 1, last - 1, 30)]
+    assert read_stored(origin) == expected
+
+
+def write_old_inbox(folder: Path) -> None:
+    """Write what earlier versions did: two requests that wait, and a dead letter."""
+    folder.mkdir(parents=True)
+    with closing(sqlite3.connect(folder / "inbox.sqlite")) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        columns = "project INTEGER, received_us INTEGER, size INTEGER, request BLOB, body BLOB"
+        database.executescript(
+            f"CREATE TABLE waiting (id INTEGER PRIMARY KEY AUTOINCREMENT, {columns});"
+            f"CREATE TABLE dead (id INTEGER PRIMARY KEY AUTOINCREMENT, {columns},"
+            " refused_at_s REAL, reason TEXT);"
+            "PRAGMA user_version = 1;"
+        )
+        for number in range(3):
+            body = json.dumps(build_event("ann", number)).encode()
+            request = {
+                "project_id": 1,
+                "method": "POST",
+                "path": "/e/",
+                "headers": [("content-type", "application/json")],
+                "receipt": {
+                    "received_us": 1_790_000_000_000_000 + number,
+                    "randomness": bytes([number]) * 10,
+                    "ip": "192.0.2.1",
+                },
+                "keys": [5],
+                "body": b"",
+                "id": 0,
+            }
+            row = (1, 1, len(body), msgspec.msgpack.encode(request), body)
+            if number < 2:
+                database.execute("INSERT INTO waiting VALUES (NULL, ?, ?, ?, ?, ?)", row)
+            else:
+                more = (1_790_000_000.0, "400 no")
+                database.execute("INSERT INTO dead VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", row + more)
+        database.commit()
+
+
+def test_inbox_of_an_earlier_version_is_sent(origin: Origin, tmp_path: Path) -> None:
+    data = tmp_path / "edge"
+    write_old_inbox(data / "edge-inbox")
+    with LiveEdge(data, origin.address, origin.secret) as edge:
+        wait_until_sent(edge)
+        assert read_stored(origin) == [0, 1]
+        assert not list((data / "edge-inbox").glob("inbox.sqlite*"))
+        [dead] = list_inbox(data)["dead_letters"]
+        assert dead["reason"] == "400 no"
+        assert "1 request(s)" in run_in_process("edge-inbox", "retry", data=data).stdout
+        wait_until_sent(edge)
+        wait_for(lambda: len(read_stored(origin)) == 3, TIMEOUT_S)
+
+
+def test_damaged_inbox_of_an_earlier_version_is_moved_away(origin: Origin, tmp_path: Path) -> None:
     data = tmp_path / "edge"
     (data / "edge-inbox").mkdir(parents=True)
     (data / "edge-inbox" / "inbox.sqlite").write_bytes(b"no database" * 1000)
+    refused = run_hedgerow("edge-inbox", "list", data=data)
+    assert refused.returncode == 1
+    assert "start the edge process, which reads it" in refused.stderr
     with LiveEdge(data, origin.address, origin.secret) as edge:
         origin.server.kill()
-        event = build_event("ann", 0)
-        answer = httpx.post(f"{edge.address}/e/", json=event, timeout=TIMEOUT_S, verify=False)
-        assert answer.status_code == 200
+        capture(edge, 0)
         [moved] = (data / "edge-inbox").glob("*.damaged-*")
         assert moved.read_bytes() == b"no database" * 1000
-        assert "damaged" in edge.errors
+        assert "is damaged and was moved away" in edge.errors
         origin.start()
         wait_until_sent(edge)
+    assert read_stored(origin) == [0]

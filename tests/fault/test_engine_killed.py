@@ -22,6 +22,8 @@ from tests.support.live import PROJECT_KEY, LiveServer, find_engine, wait_for
 
 KILLS = 5
 TIMEOUT_S = 120
+# More than the buffers of a connection hold.
+EXPORTED = 12_000
 # One block of rows, each of which takes seconds.
 ENDLESS = (
     "select editDistance(concat(repeat('a', 60000), toString(n)), repeat('b', 60000)) "
@@ -125,6 +127,29 @@ def test_a_query_that_does_not_end_is_killed_with_its_engine(tmp_path: Path) -> 
         path = f"/api/projects/{other}/query/"
         assert client.post(path, json={"query": query}).json()["results"] == [[2]]
         assert server.find_engine() not in (None, engine)
+
+
+@pytest.mark.parametrize("select", ["", '["*", "properties.text"]'])
+def test_export_under_way_outlives_the_block_of_its_project(tmp_path: Path, select: str) -> None:
+    path = f"/api/projects/1/events.csv?select={select}" if select else "/api/projects/1/events.csv"
+    with LiveServer(tmp_path) as server, server.client() as client:
+        events = [
+            {"event": "e", "distinct_id": "ann", "properties": {"text": "x" * 2_000}}
+            for _ in range(2_000)
+        ]
+        for _ in range(EXPORTED // len(events)):
+            body = {"api_key": PROJECT_KEY, "batch": events}
+            assert client.post("/batch/", json=body).status_code == 200
+        assert _query(client, "select count() from events").json()["results"] == [[EXPORTED]]
+        with client.stream("GET", path) as response:
+            assert response.status_code == 200
+            lines = response.iter_lines()
+            next(lines)
+            # The rest waits for this client.
+            assert _query(client, ENDLESS).status_code == 400
+            assert _query(client, "select 1").status_code == 429
+            assert client.get(path).status_code == 429
+            assert sum(1 for _ in lines) == EXPORTED
 
 
 def test_a_query_ends_when_its_client_disconnects(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ COMMANDS: Mapping[str, Entry] = {
         {
             "list": CommandEntry(
                 "installation.edge_inbox:list_inbox",
-                "Show how much waits for the origin, and list the dead letters.",
+                "Show how much waits for the origin, and list the dead letters and what is lost.",
             ),
             "retry": CommandEntry(
                 "installation.edge_inbox:retry_dead_requests",
@@ -68,7 +68,7 @@ COMMANDS: Mapping[str, Entry] = {
             ),
             "discard": CommandEntry(
                 "installation.edge_inbox:discard_dead_requests",
-                "Delete all dead letters of the inbox permanently.",
+                "Delete all dead letters of the inbox permanently, and the list of what is lost.",
             ),
         },
     ),

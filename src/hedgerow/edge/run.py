@@ -161,7 +161,7 @@ async def _follow(
             if sender is not None:
                 tasks.create_task(sender.run(each.source, project.id))
         if sender is not None:
-            tasks.create_task(sender.run_reloads())
+            tasks.create_task(sender.run_commands())
         readiness.waiting_for = None
         ready(projects)
 
@@ -187,6 +187,7 @@ def _describe_inbox(inbox: Inbox | None) -> Mapping[str, Any]:
             "bytes": inbox.size,
             "oldest_age_s": round(_find_age_s(inbox), 3),
             "dead_letters": inbox.dead.number,
+            "lost_requests": inbox.lost,
         }
     }
 
@@ -205,6 +206,7 @@ def _build_inbox_gauges(
     yield f"{name}bytes", "Size of what waits, and of the dead letters.", inbox.size
     yield f"{name}oldest_age_seconds", "How long the oldest has waited.", _find_age_s(inbox)
     yield f"{name}dead_letters", "Stored requests that were given up.", inbox.dead.number
+    yield f"{name}lost_requests", "Stored requests whose files are damaged or gone.", inbox.lost
     yield f"{name}stored_total", "Captured requests that were stored.", inbox.stored
     yield (
         f"{name}send_failed_total",

@@ -1,16 +1,23 @@
 """Stores requests for the event loop: all that arrive during one write share the next one."""
 
 import asyncio
-import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
-from hedgerow.edge.inbox.file import FOLDER, InboxFile, InboxFileError, Lane, WaitingRequest
+from hedgerow.edge.inbox.requests import Lane, StoredRequest, WaitingRequest, encode_request
+from hedgerow.edge.inbox.store import (
+    FOLDER,
+    EdgeInboxError,
+    EdgeInboxStore,
+    lock_folder,
+    measure,
+)
 from hedgerow.errors import OperatorError, Unavailable
 from hedgerow.lib.threads import ThreadLimiter
 from hedgerow.projects.model import ProjectId
@@ -28,6 +35,16 @@ T = TypeVar("T")
 _log = structlog.get_logger("hedgerow.edge")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """A request that is being written. It counts as `lane`."""
+
+    project_id: ProjectId
+    content: bytes
+    lane: Lane
+    written: asyncio.Future[None]
+
+
 class Inbox:
     """`max_bytes` limits what waits and the dead letters, `min_free_bytes` what is left of the
     disk. Counts include requests that are being written, so that later ones wait behind them."""
@@ -37,17 +54,16 @@ class Inbox:
         self._max_bytes = max_bytes
         self._min_free_bytes = min_free_bytes
         self._thread = ThreadLimiter(1)
-        self._file: InboxFile | None = None
+        self._store: EdgeInboxStore | None = None
+        self._is_counted = False
         self._lock = -1
-        self._version = 0
-        self._pending: list[tuple[WaitingRequest, asyncio.Future[None]]] = []
+        self._pending: list[_Pending] = []
         self._writing: asyncio.Task[None] | None = None
         self._problem = ""
         self._changed: dict[ProjectId, asyncio.Event] = {}
-        self._has_grown = False
         self.lanes: dict[ProjectId, Lane] = {}
         self.dead = Lane()
-        self.stored = 0
+        self.stored = self.lost = 0
 
     @property
     def size(self) -> int:
@@ -67,9 +83,8 @@ class Inbox:
         OperatorError if another process has the inbox."""
         self._take_lock()
         try:
-            await self._run(InboxFile.find_version)
-            await self.reload()
-        except InboxFileError as error:
+            await self.run_commands()
+        except EdgeInboxError as error:
             self._report(str(error))
 
     def has_waiting(self, project_id: ProjectId) -> bool:
@@ -80,127 +95,137 @@ class Inbox:
         """Return the event that is set when a request of the project begins to wait."""
         return self._changed.setdefault(project_id, asyncio.Event())
 
-    async def add(self, request: WaitingRequest) -> None:
+    async def add(self, request: WaitingRequest, body: bytes) -> None:
         """Store a request. It is on the disk when this returns. Raises Unavailable."""
-        if self.size + request.size > self._max_bytes:
+        content = encode_request(request, body)
+        lane = Lane(number=1, size=measure(content), oldest_us=request.receipt.received_us)
+        if self.size + lane.size > self._max_bytes:
             raise Unavailable(FULL, retry_after_s=RETRY_AFTER_S)
-        self._count(request, 1)
+        self._get_lane(request.project_id).add(lane)
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pending.append((request, written))
+        self._pending.append(
+            _Pending(project_id=request.project_id, content=content, lane=lane, written=written)
+        )
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
         # A client that disconnects does not stop the write, which others share.
         await asyncio.shield(written)
 
-    async def fetch(self, project_id: ProjectId) -> Sequence[WaitingRequest]:
-        """Return the first requests of a project. Raises InboxFileError."""
-        return await self._run(
-            lambda file: file.fetch(project_id, at_most=WINDOW_REQUESTS, max_bytes=WINDOW_BYTES)
+    async def fetch(self, project_id: ProjectId) -> Sequence[StoredRequest]:
+        """Return the first requests of a project. Raises EdgeInboxError."""
+        found, lost = await self._run(
+            lambda store: store.fetch(project_id, at_most=WINDOW_REQUESTS, max_bytes=WINDOW_BYTES)
         )
+        if lost:
+            self._remove(project_id, lost, 0)
+        return found
 
-    async def finish(
-        self, sent: Sequence[WaitingRequest], refused: Sequence[tuple[WaitingRequest, str]]
+    async def finish(self, project_id: ProjectId, sent: Sequence[StoredRequest]) -> None:
+        """Remove what the origin has. Raises EdgeInboxError."""
+        ids = [each.id for each in sent]
+        await self._run(lambda store: store.finish(project_id, ids))
+        self._remove(project_id, len(sent), sum(each.size for each in sent))
+
+    async def bury(
+        self, project_id: ProjectId, refused: Sequence[tuple[StoredRequest, str]]
     ) -> None:
-        """Remove what the origin has or has refused for good. Raises InboxFileError."""
-        sent_ids = [each.id for each in sent]
-        refused_ids = [(each.id, reason) for each, reason in refused]
-        await self._run(lambda file: file.finish(sent_ids, refused_ids))
-        for each in sent:
-            self._count(each, -1)
-        for each, _ in refused:
-            self._count(each, -1)
-            self.dead.number += 1
-            self.dead.size += each.size
-        if self._has_grown and not self.number:
-            self._has_grown = False
-            while await self._run(InboxFile.shrink):
-                pass
+        """Keep what the origin has refused for good as dead letters. Raises EdgeInboxError."""
+        sizes = await self._run(lambda store: store.bury(project_id, refused))
+        self._remove(project_id, len(refused), sum(each.size for each, _ in refused))
+        self.dead.add(Lane(number=len(sizes), size=sum(sizes)))
 
     def set_oldest(self, project_id: ProjectId, received_us: int) -> None:
         self.lanes[project_id].oldest_us = received_us
 
-    async def reload(self) -> None:
-        """Count anew if a command has changed the file. Raises InboxFileError."""
-        version = await self._run(InboxFile.find_version)
-        if version == self._version or self._pending or self._writing is not None:
-            return
-        lanes, dead = await self._run(InboxFile.count)
-        if self._pending or self._writing is not None:
-            return  # next time
-        self._version, self.lanes, self.dead = version, lanes, dead
-        self._has_grown = self._has_grown or bool(self.size)
-        for project_id in lanes:
-            self.get_changed(project_id).set()
+    async def run_commands(self) -> None:
+        """Do what the commands for dead letters have left to do. Raises EdgeInboxError."""
+        for result in await self._run(EdgeInboxStore.run_commands):
+            self.dead = result.dead
+            self._count(result.retried)
 
     async def close(self) -> None:
         """Finish the last write."""
         if self._writing is not None:
             await self._writing
-        if self._file is not None:
-            await self._run(InboxFile.close)
+        if self._store is not None:
+            await self._run(EdgeInboxStore.close)
         os.close(self._lock)
 
     async def _write(self) -> None:
         while self._pending:
-            taken, self._pending = self._pending, []
-            requests = [request for request, _ in taken]
-            try:
-                await self._run(lambda file: self._add(file, requests))  # noqa: B023 - awaited
-            except (InboxFileError, OSError) as error:
-                self._report(str(error))
-                self._refuse(taken)
-            else:
-                self._problem = ""
-                self._has_grown = True
-                self.stored += len(taken)
-                for request, written in taken:
-                    if not written.done():
-                        written.set_result(None)
-                    self.get_changed(request.project_id).set()
+            pending, self._pending = self._pending, []
+            for project_id in dict.fromkeys(each.project_id for each in pending):
+                group = [each for each in pending if each.project_id == project_id]
+                await self._write_group(project_id, group)
         self._writing = None
 
-    def _add(self, file: InboxFile, requests: Sequence[WaitingRequest]) -> None:
+    async def _write_group(self, project_id: ProjectId, group: Sequence[_Pending]) -> None:
+        contents = [each.content for each in group]
+        try:
+            await self._run(lambda store: self._add(store, project_id, contents))
+        except (EdgeInboxError, OSError) as error:
+            self._report(str(error))
+            self._refuse(group)
+            return
+        self._problem = ""
+        self.stored += len(group)
+        for each in group:
+            if not each.written.done():
+                each.written.set_result(None)
+        self.get_changed(project_id).set()
+
+    def _add(self, store: EdgeInboxStore, project_id: ProjectId, contents: Sequence[bytes]) -> None:
         free = shutil.disk_usage(self._data_dir).free
-        if free - sum(each.size for each in requests) < self._min_free_bytes:
-            raise InboxFileError(f"only {free} bytes of the disk are free")
-        file.add(requests)
+        if free - sum(map(measure, contents)) < self._min_free_bytes:
+            raise EdgeInboxError(f"only {free} bytes of the disk are free")
+        store.add(project_id, contents)
 
-    def _refuse(self, taken: Iterable[tuple[WaitingRequest, "asyncio.Future[None]"]]) -> None:
-        for request, written in taken:
-            self._count(request, -1)
-            if not written.done():
-                written.set_exception(Unavailable(NOT_WRITABLE, retry_after_s=RETRY_AFTER_S))
+    def _refuse(self, group: Iterable[_Pending]) -> None:
+        for each in group:
+            self._remove(each.project_id, 1, each.lane.size)
+            if not each.written.done():
+                each.written.set_exception(Unavailable(NOT_WRITABLE, retry_after_s=RETRY_AFTER_S))
 
-    def _count(self, request: WaitingRequest, by: int) -> None:
-        lane = self.lanes.setdefault(request.project_id, Lane())
-        if by > 0 and not lane.number:
-            lane.oldest_us = request.receipt.received_us
-        lane.number += by
-        lane.size += by * request.size
+    def _get_lane(self, project_id: ProjectId) -> Lane:
+        return self.lanes.setdefault(project_id, Lane())
 
-    async def _run(self, work: Callable[[InboxFile], T]) -> T:
-        return await self._thread.run(lambda: work(self._open()))
+    def _remove(self, project_id: ProjectId, number: int, size: int) -> None:
+        lane = self._get_lane(project_id)
+        lane.number -= number
+        lane.size = lane.size - size if lane.number else 0
 
-    def _open(self) -> InboxFile:
-        if self._file is None:
-            self._file = InboxFile(self._data_dir)
-            if self._file.moved_to is not None:
-                _log.error("the inbox was damaged and is moved away", path=str(self._file.moved_to))
-        return self._file
+    def _count(self, more: Mapping[ProjectId, Lane]) -> None:
+        for project_id, lane in more.items():
+            self._get_lane(project_id).add(lane)
+            self.get_changed(project_id).set()
+
+    async def _run(self, work: Callable[[EdgeInboxStore], T]) -> T:
+        result = await self._thread.run(lambda: work(self._open()))
+        assert self._store is not None
+        self.lost = self._store.lost
+        if not self._is_counted:
+            self._is_counted = True
+            self.dead = self._store.dead
+            self._count(self._store.lanes)
+        return result
+
+    def _open(self) -> EdgeInboxStore:
+        if self._store is None:
+            self._store = EdgeInboxStore(self._data_dir)
+        return self._store
 
     def _take_lock(self) -> None:
         folder = self._data_dir / FOLDER
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            lock = lock_folder(self._data_dir)
+        except OSError as error:
+            raise OperatorError(f"Cannot use {folder}: {error.strerror}.") from None
+        if lock is None:
             raise OperatorError(
                 f"Another edge process uses {folder}. Give each its own --data, or turn the inbox "
                 "off with HEDGEROW_EDGE_INBOX_MAX_MB=0."
-            ) from None
-        except OSError as error:
-            raise OperatorError(f"Cannot use {folder}: {error.strerror}.") from None
+            )
+        self._lock = lock
 
     def _report(self, problem: str) -> None:
         """Log each problem once, not with each request."""

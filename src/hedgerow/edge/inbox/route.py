@@ -14,8 +14,8 @@ from hedgerow.edge.forwarding import (
     receive_nothing,
     repeat_body,
 )
-from hedgerow.edge.inbox.file import WaitingRequest
 from hedgerow.edge.inbox.queue import Inbox
+from hedgerow.edge.inbox.requests import WaitingRequest
 from hedgerow.edge.inbox.sender import AWAY, is_key_refused
 from hedgerow.edge.state import NO_ORIGIN, EdgeState
 from hedgerow.errors import AppError, Unavailable
@@ -168,10 +168,9 @@ class InboxRoutes:
             headers=self._forwarder.collect_headers(scope, received.trace),
             receipt=received.receipt,
             keys=keys,
-            body=body,
         )
         with self._forwarder.reserve(scope, body):
-            await self._inbox.add(request)
+            await self._inbox.add(request, body)
 
 
 class InboxRoute:

@@ -9,8 +9,9 @@ from typing import Any
 
 import structlog
 
-from hedgerow.edge.inbox.file import InboxFileError, WaitingRequest
 from hedgerow.edge.inbox.queue import Inbox
+from hedgerow.edge.inbox.requests import StoredRequest
+from hedgerow.edge.inbox.store import EdgeInboxError
 from hedgerow.edge.sources import EdgeSource
 from hedgerow.http.sdk.edge_receipt import HEADER, EdgeKeyRefused
 from hedgerow.lib import jsonio
@@ -27,8 +28,8 @@ MAX_PARALLEL = 16
 TIMEOUT_S = 30.0
 FIRST_PAUSE_S = 0.25
 MAX_PAUSE_S = 30.0
-# How often to look for dead letters that a command lets wait again.
-RELOAD_INTERVAL_S = 5.0
+# How often to look for what commands have left to do.
+COMMAND_INTERVAL_S = 2.0
 # Answers of an origin that is not there, or of the proxy in front of it.
 AWAY = frozenset((502, 503, 504))
 # A request is given up after so many attempts at least, and not before `give_up_s` has passed.
@@ -72,12 +73,12 @@ class InboxSender:
         """The origin answers again: try now."""
         self._contact.set()
 
-    async def run_reloads(self) -> None:
+    async def run_commands(self) -> None:
         while True:
-            await asyncio.sleep(RELOAD_INTERVAL_S)
+            await asyncio.sleep(COMMAND_INTERVAL_S)
             try:
-                await self._inbox.reload()
-            except (InboxFileError, OSError) as error:
+                await self._inbox.run_commands()
+            except (EdgeInboxError, OSError) as error:
                 _log.debug("the inbox cannot be read", reason=str(error))
 
     async def run(self, source: EdgeSource, project_id: ProjectId) -> None:
@@ -91,7 +92,7 @@ class InboxSender:
             self._contact.clear()
             try:
                 is_done = await self._send_some(source, project_id)
-            except (InboxFileError, OSError) as error:
+            except (EdgeInboxError, OSError) as error:
                 is_done = False
                 self._report(project_id, f"the inbox cannot be used: {error}")
             if is_done:
@@ -111,7 +112,7 @@ class InboxSender:
             # They are being written.
             await asyncio.sleep(FIRST_PAUSE_S / 10)
             return True
-        self._inbox.set_oldest(project_id, requests[0].receipt.received_us)
+        self._inbox.set_oldest(project_id, requests[0].request.receipt.received_us)
         window = _Window(self, source.key)
         outcomes = await window.send(requests)
         given_up = await self._find_hopeless(project_id, window.failures)
@@ -127,12 +128,14 @@ class InboxSender:
             _log.error(
                 "the origin refuses a stored request: `hedgerow edge-inbox` lists it",
                 project_id=project_id,
-                path=each.path.partition("?")[0],
+                path=each.request.path.partition("?")[0],
                 reason=reason,
             )
-        if sent or refused:
-            await self._inbox.finish(sent, refused)
+        if sent:
+            await self._inbox.finish(project_id, sent)
             self.sent += len(sent)
+        if refused:
+            await self._inbox.bury(project_id, refused)
         if given_up is not None:
             del self._failing[project_id]
         elif window.problem:
@@ -170,14 +173,15 @@ class InboxSender:
         failing = self._failing[project_id]
         return f"{window.failures[failing.request_id]} (after {failing.attempts} attempts)"
 
-    async def send_one(self, request: WaitingRequest, key: str) -> OriginResponse:
+    async def send_one(self, stored: StoredRequest, key: str) -> OriginResponse:
+        request = stored.request
         receipt = (HEADER.decode(), request.receipt.encode(key))
         return await self._client.forward(
             OriginRequest(
                 method=request.method,
                 path=request.path,
                 headers=[*request.headers, receipt],
-                body=request.body,
+                body=stored.body,
                 timeout_s=TIMEOUT_S,
             )
         )
@@ -202,26 +206,26 @@ class _Window:
         self.reasons: dict[int, str] = {}
         self.failures: dict[int, str] = {}
 
-    async def send(self, requests: Sequence[WaitingRequest]) -> dict[int, Outcome]:
+    async def send(self, requests: Sequence[StoredRequest]) -> dict[int, Outcome]:
         tasks: dict[int, asyncio.Task[Outcome]] = {}
         last_of_key: dict[int, asyncio.Task[Outcome]] = {}
         barrier: asyncio.Task[Outcome] | None = None
         async with asyncio.TaskGroup() as group:
             for each in requests:
-                if each.keys:
-                    before = {last_of_key[key] for key in each.keys if key in last_of_key}
+                if each.request.keys:
+                    before = {last_of_key[key] for key in each.request.keys if key in last_of_key}
                     before |= {barrier} if barrier is not None else set()
                 else:
                     before = set(tasks.values())
                 work: Coroutine[Any, Any, Outcome] = self._send_after(before, each)
                 tasks[each.id] = task = group.create_task(work)
-                last_of_key.update(dict.fromkeys(each.keys, task))
-                if not each.keys:
+                last_of_key.update(dict.fromkeys(each.request.keys, task))
+                if not each.request.keys:
                     barrier = task
         return {id: task.result() for id, task in tasks.items()}
 
     async def _send_after(
-        self, before: set["asyncio.Task[Outcome]"], request: WaitingRequest
+        self, before: set["asyncio.Task[Outcome]"], request: StoredRequest
     ) -> Outcome:
         for each in before:
             if await asyncio.shield(each) is Outcome.NOT_SENT:
@@ -229,7 +233,7 @@ class _Window:
         async with self._places:
             return Outcome.NOT_SENT if self.problem else await self._send(request)
 
-    async def _send(self, request: WaitingRequest) -> Outcome:
+    async def _send(self, request: StoredRequest) -> Outcome:
         try:
             response = await self._sender.send_one(request, self._key)
         except OriginUnreachable as error:

@@ -19,6 +19,7 @@ from hedgerow.lib import jsonio
 
 # With more columns, nested values stay JSON in one column each.
 MAX_COLUMNS = 2_000
+INCOMPLETE = "ERROR: this file is incomplete."
 
 _EVENT_COLUMNS = ("id", "distinct_id", "event", "timestamp", "elements_chain")
 _PERSON_COLUMNS = (
@@ -75,6 +76,11 @@ def format_csv_rows(rows: Iterable[Sequence[Any]]) -> bytes:
     for row in rows:
         writer.writerow([format_cell(each) for each in row])
     return text.getvalue().encode("utf-8", "replace")
+
+
+def format_failure(detail: str) -> bytes:
+    """Format the last line of a file that is incomplete."""
+    return format_csv_rows([[f"{INCOMPLETE} {detail}"]])
 
 
 def encode_csv_rows(rows: Iterable[Sequence[Any]]) -> bytes:

@@ -23,6 +23,7 @@ from hedgerow.events.listing.record import (
     build_record,
     parse_row,
 )
+from hedgerow.events.query.admission import retry_if_admitted
 from hedgerow.events.query.context import QueryContext, compile_or_locate
 from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.events.store import EventPersons, QueryResult, ResultTooLarge
@@ -86,13 +87,17 @@ class EventListing:
         left = query.limit
         while left is None or left > 0:
             limit = page_size if left is None else min(left, page_size)
-            rows, more = await self._fetch(context, query, distinct_ids, limit)
+            rows, more = await retry_if_admitted(
+                partial(self._fetch, context, query, distinct_ids, limit)
+            )
             end = (
                 EventCursor(timestamp=rows[-1].timestamp, uuid=UUID(rows[-1].uuid))
                 if more
                 else None
             )
-            yield await self._add_persons(project, rows, end, include_person=query.include_person)
+            yield await retry_if_admitted(
+                partial(self._add_persons, project, rows, end, include_person=query.include_person)
+            )
             if end is None:
                 return
             left = None if left is None else left - len(rows)

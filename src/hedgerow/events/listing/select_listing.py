@@ -24,6 +24,7 @@ from hedgerow.events.listing.cursor import EventCursor
 from hedgerow.events.listing.event_listing import PAGE_SHRINK_FACTOR, PAGE_SIZE, EventListing
 from hedgerow.events.listing.query import MAX_OFFSET, EventsQuery
 from hedgerow.events.listing.select_columns import SelectColumn, parse_select_column
+from hedgerow.events.query.admission import retry_if_admitted
 from hedgerow.events.query.context import QueryContext, compile_or_locate
 from hedgerow.events.query.encoded_rows import encode_bounded
 from hedgerow.events.query.executor import QueryExecutor
@@ -91,7 +92,9 @@ class SelectListing:
         left = query.limit
         while left is None or left > 0:
             limit = page_size if left is None else min(left, page_size)
-            table = await self._fetch(context, query, distinct_ids, (limit, encode))
+            table = await retry_if_admitted(
+                partial(self._fetch, context, query, distinct_ids, (limit, encode))
+            )
             yield table
             if table.next is None:
                 return

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from hedgerow.errors import Throttled
+from hedgerow.events.query.admission import is_admitted
 from hedgerow.projects.model import ProjectId
 
 MAX_PER_PROJECT = 2
@@ -38,11 +39,12 @@ class QueryLimiter:
 
     @asynccontextmanager
     async def acquire(self, project_id: ProjectId) -> AsyncIterator[Callable[[], None]]:
-        """Wait for a free slot. Raises Throttled on timeout. Yields a function that blocks further
-        queries of the project for a while."""
+        """Wait for a free slot. Raises Throttled on timeout, except in a task that is admitted.
+        Yields a function that blocks further queries of the project for a while."""
         self._check_block(project_id)
+        timeout_s = None if is_admitted() else self._timeout_s
         try:
-            async with asyncio.timeout(self._timeout_s), self._slot_freed:
+            async with asyncio.timeout(timeout_s), self._slot_freed:
                 await self._slot_freed.wait_for(lambda: self._has_free_slot(project_id))
                 self._running[project_id] += 1
         except TimeoutError:
@@ -66,5 +68,7 @@ class QueryLimiter:
     def _check_block(self, project_id: ProjectId) -> None:
         left_s = self._blocked_until.get(project_id, 0.0) - time.monotonic()
         if left_s > 0:
+            if is_admitted():
+                return
             raise Throttled(math.ceil(left_s))
         self._blocked_until.pop(project_id, None)

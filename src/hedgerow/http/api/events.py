@@ -13,9 +13,14 @@ import msgspec
 from annotated_types import MaxLen
 from starlette.responses import Response
 
-from hedgerow.errors import Invalid, MethodNotAllowed, NotFound
+from hedgerow.errors import AppError, InternalError, Invalid, MethodNotAllowed, NotFound
 from hedgerow.events.deletion import MAX_EVENT_NAME_CHARS, DeletionRequest, EventDeletion
-from hedgerow.events.listing.csv_writer import EventCsv, encode_csv_rows, format_csv_rows
+from hedgerow.events.listing.csv_writer import (
+    EventCsv,
+    encode_csv_rows,
+    format_csv_rows,
+    format_failure,
+)
 from hedgerow.events.listing.cursor import EventCursor
 from hedgerow.events.listing.event_listing import EventListing, ListedEvents
 from hedgerow.events.listing.parameters import ParameterReader
@@ -29,6 +34,7 @@ from hedgerow.events.listing.query import (
 )
 from hedgerow.events.listing.record import EventRecord, stringify_record
 from hedgerow.events.listing.select_listing import ResultTable, SelectListing
+from hedgerow.events.query.admission import admit_task, dismiss_task
 from hedgerow.events.query.result_json import encode_result
 from hedgerow.http.auth.access import accepts, in_project
 from hedgerow.http.call import ProjectCall
@@ -36,7 +42,7 @@ from hedgerow.http.endpoint import endpoint, project_paths
 from hedgerow.http.parameters import Parameter
 from hedgerow.http.payload.fields import Boolean, Fields, Text
 from hedgerow.http.server.errors import find_allowed_methods
-from hedgerow.http.server.response import ApiStreamingResponse, JsonResponse
+from hedgerow.http.server.response import ApiStreamingResponse, IncompleteBody, JsonResponse
 from hedgerow.lib.clock import format_iso
 from hedgerow.lib.ids import normalize_uuid
 from hedgerow.lib.text import truncate
@@ -159,6 +165,27 @@ def _respond_csv(call: ProjectCall, body: bytes, extra: dict[str, str] | None = 
     return Response(body, media_type=CSV, headers=_csv_headers(call) | (extra or {}))
 
 
+def _stream_csv(call: ProjectCall, parts: AsyncIterator[bytes]) -> Response:
+    return ApiStreamingResponse(_mark_failure(parts), media_type=CSV, headers=_csv_headers(call))
+
+
+async def _mark_failure(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Pass the parts of a file on, whose beginning the client has. After a failure the last line
+    says so, and the transfer remains incomplete."""
+    admit_task()
+    try:
+        async for part in parts:
+            yield part
+    except Exception as error:
+        detail = error.detail if isinstance(error, AppError) else InternalError.default_detail
+        yield format_failure(detail)
+        if isinstance(error, AppError):
+            raise IncompleteBody(detail) from None
+        raise
+    finally:
+        dismiss_task()
+
+
 def _csv_headers(call: ProjectCall) -> dict[str, str]:
     return {
         **_deprecation_headers(call),
@@ -257,7 +284,7 @@ class EventEndpoints:
         if query.select is not None:
             return await self._respond_with_table(call, query, is_csv=is_csv)
         if is_csv:
-            return await self._stream_csv(call, query)
+            return await self._export_csv(call, query)
         page = await call.while_connected(
             self._event_listing.fetch_page(call.project, query, call.now)
         )
@@ -343,9 +370,9 @@ class EventEndpoints:
             async for table in tables:
                 yield table.rows
 
-        return ApiStreamingResponse(body(), media_type=CSV, headers=_csv_headers(call))
+        return _stream_csv(call, body())
 
-    async def _stream_csv(self, call: ProjectCall, query: EventsQuery) -> Response:
+    async def _export_csv(self, call: ProjectCall, query: EventsQuery) -> Response:
         """Read all events twice, page by page: first to collect the columns, then to send the
         rows."""
         now, sheet = call.now, EventCsv(include_person=query.include_person)
@@ -354,6 +381,7 @@ class EventEndpoints:
         async def collect_columns() -> None:
             async for page in self._event_listing.iterate_pages(call.project, without_persons, now):
                 await run_in_thread(partial(_collect_columns, sheet, page))
+                admit_task()
 
         await call.while_connected(collect_columns())
 
@@ -362,7 +390,7 @@ class EventEndpoints:
             async for page in self._event_listing.iterate_pages(call.project, query, now):
                 yield await run_in_thread(partial(_format_rows, sheet, page))
 
-        return ApiStreamingResponse(body(), media_type=CSV, headers=_csv_headers(call))
+        return _stream_csv(call, body())
 
     @endpoint(
         "POST",

@@ -28,6 +28,7 @@ from hedgerow.http.server.response import (
     NO_STORE,
     WRITE_RESPONSE_KEY,
     Header,
+    IncompleteBody,
     Reply,
     build_reply,
     header_lines,
@@ -202,6 +203,10 @@ class Gateway:
                 await self._app(inner, receive, sender.send)
         except ClientDisconnect:
             sender.status = CLIENT_GONE
+        except IncompleteBody as error:
+            _log.warning(
+                "a response is incomplete", request_id=trace.id.decode(), reason=str(error)
+            )
         except asyncio.CancelledError:  # the server is stopping and the grace period is over
             if not sender.status:
                 await sender.send_reply(build_error_reply(_stopping_error()))

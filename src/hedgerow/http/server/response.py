@@ -110,6 +110,11 @@ def no_content() -> Response:
     return Response(status_code=204)
 
 
+class IncompleteBody(Exception):
+    """The rest of a body cannot be produced. Its end is not sent and the connection is closed, so
+    that the client takes it for incomplete."""
+
+
 class ApiStreamingResponse(StreamingResponse):
     """A response that is produced while it is sent. A HEAD request produces no body: some streams
     never end."""

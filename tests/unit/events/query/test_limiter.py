@@ -1,11 +1,13 @@
 """The limits on concurrent queries."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from hedgerow.errors import Throttled
+from hedgerow.errors import Throttled, Unavailable
+from hedgerow.events.query import admission
+from hedgerow.events.query.admission import admit_task, dismiss_task
 from hedgerow.events.query.limiter import QueryLimiter
 from hedgerow.projects.model import ProjectId
 
@@ -85,6 +87,48 @@ async def test_long_wait_is_throttled() -> None:
         with pytest.raises(Throttled):
             await _acquire(limiter)
     await _acquire(limiter)
+
+
+async def test_admitted_export_goes_on_when_its_project_is_blocked() -> None:
+    limiter = QueryLimiter()
+    async with limiter.acquire(OTHER) as block:
+        block()
+    with pytest.raises(Throttled):
+        await _acquire(limiter)
+    admit_task()
+    await _acquire(limiter)
+    # The other queries of the project wait for the rest of the time.
+    dismiss_task()
+    with pytest.raises(Throttled):
+        await _acquire(limiter)
+
+
+async def test_admitted_export_waits_for_a_slot() -> None:
+    limiter = QueryLimiter(per_project=1, total=1, timeout_s=0)
+    admit_task()
+    async with limiter.acquire(ONE):
+        waiting = asyncio.create_task(_acquire(limiter))
+        await run_pending_tasks()
+        assert not waiting.done()
+    await waiting
+
+
+async def test_admitted_fetch_is_repeated_while_the_store_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(admission, "RETRY_PAUSE_S", 0)
+    answers: Iterator[int | Unavailable] = iter([Unavailable(), Unavailable(), 5])
+
+    async def fetch() -> int:
+        answer = next(answers)
+        if isinstance(answer, Unavailable):
+            raise answer
+        return answer
+
+    with pytest.raises(Unavailable):
+        await admission.retry_if_admitted(fetch)
+    admit_task()
+    assert await admission.retry_if_admitted(fetch) == 5
 
 
 async def _acquire(limiter: QueryLimiter) -> Awaitable[None] | None:
