@@ -341,7 +341,7 @@ def test_a_command_does_not_load_packages_that_it_does_not_use(arguments: tuple[
 
 def test_the_event_engine_loads_no_packages_that_it_does_not_use() -> None:
     program = (
-        "import sys; from hedgerow.storage.events.chdb_server import import_chdb\n"
+        "import sys; from hedgerow.storage.events.embedded.chdb_server import import_chdb\n"
         "import_chdb().connect(':memory:').query('SELECT 1')\n"
         "print(*(name for name, module in sys.modules.items() if module))"
     )

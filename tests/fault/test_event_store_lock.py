@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hedgerow.errors import OperatorError
-from hedgerow.storage.events.chdb import open_chdb
+from hedgerow.storage.events.embedded.chdb import open_chdb
 from tests.support.live import (
     PROJECT_KEY,
     LiveServer,

@@ -18,10 +18,18 @@ import pytest
 
 from tests.fault.small_disk import fill_up, mount_disk
 from tests.support.failing_writes import ALWAYS, SHORT, WRONG, FailingWrites
-from tests.support.live import PROJECT_KEY, LiveServer, run_hedgerow, run_in_process, wait_for
+from tests.support.live import (
+    PROJECT_KEY,
+    LiveServer,
+    find_engine,
+    run_hedgerow,
+    run_in_process,
+    wait_for,
+)
 from tests.support.stored_events import read_stored_events, wait_until_stored
 
 BATCH = 20
+MAX_FILE_BYTES = 2048
 
 
 class Capture:
@@ -78,9 +86,8 @@ def test_nothing_acknowledged_is_lost_or_doubled(
         wait_until_stored(data)
         for skipped in (0, 7, 40):
             failing.start(pattern, calls, error=error, skipped=skipped, failing=25)
-            for _ in range(5):
-                capture.send(client)
-            wait_for(lambda: failing.failed > 0, at_most_s=60)
+            wait_for(lambda: (capture.send(client), failing.failed)[1], at_most_s=60)
+            capture.send(client)
         failing.stop()
         wait_for(lambda: capture.send(client), at_most_s=60)
         server.process.kill()
@@ -111,14 +118,16 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         assert len(capture.acknowledged) > 5 * BATCH
 
 
-def test_a_limit_of_file_sizes_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_engine_limited", [True, False])
+def test_a_limit_of_file_sizes_loses_nothing(tmp_path: Path, is_engine_limited: bool) -> None:
     data, capture = tmp_path / "data", Capture()
     with LiveServer(data) as server, server.client() as client:
         wait_for(lambda: capture.send(client), at_most_s=60)
         wait_until_stored(data)
-        kinds = resource.RLIMIT_FSIZE
-        for pid in (server.process.pid, server.engine_pid):
-            resource.prlimit(pid, kinds, (4096, resource.RLIM_INFINITY))
+        limited = find_engine(server.process.pid) if is_engine_limited else server.process.pid
+        assert limited is not None
+        limits = (MAX_FILE_BYTES, resource.RLIM_INFINITY)
+        resource.prlimit(limited, resource.RLIMIT_FSIZE, limits)
         for _ in range(10):
             capture.send(client)
         server.process.kill()
@@ -147,8 +156,8 @@ def test_a_backup_that_cannot_be_written_is_refused(
     for skipped in (0, 3, 20, 60):
         failing.start(f"{target}/*", calls, skipped=skipped, failing=failures)
         done = run_hedgerow("backup", str(target), data=installation)
-        is_failed, _ = failing.failed > 0, failing.stop()
-        if not is_failed:
+        failing.stop()
+        if not failing.failed:
             assert done.returncode == 0, done.stderr
             shutil.rmtree(target)
             break
@@ -190,3 +199,27 @@ def test_a_full_target_of_a_backup_is_named(tmp_path: Path, installation: Path) 
         done = run_in_process("backup", str(disk / "backup"), data=installation)
         assert (done.returncode, "No space left on device" in done.stderr) == (1, True)
         assert not (disk / "backup" / "backup.json").exists()
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_an_export_that_cannot_be_written_continues_later(
+    tmp_path: Path, installation: Path, failing: FailingWrites, format: str
+) -> None:
+    target = tmp_path / "export"
+    command = ["events", "export", str(target), "--format", format]
+    for calls, skipped in (("write", 0), ("write", 1), ("fsync", 2), ("rename", 1)):
+        failing.start(f"{target}/*", calls, skipped=skipped, failing=1)
+        done = run_hedgerow(*command, data=installation)
+        failing.stop()
+        if not failing.failed:
+            break
+        assert done.returncode == 1, done.stdout
+        assert "No space left on device" in done.stderr
+        assert "Traceback" not in done.stderr
+    done = run_hedgerow(*command, "--json", data=installation)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["events"] == BATCH
+    (file,) = target.glob("events-*")
+    if format == "jsonl":
+        lines = file.read_text().splitlines()
+        assert len({json.loads(line)["uuid"] for line in lines}) == BATCH

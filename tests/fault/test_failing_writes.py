@@ -5,6 +5,8 @@ What has been acknowledged is stored once, before and after the engine starts ag
 
 import asyncio
 import errno
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -113,6 +115,26 @@ def list_quarantined(folder: Path) -> list[Path]:
 
 def list_sources(folder: Path) -> list[Path]:
     return list(folder.glob("events/chdb/store/*/*/detached/source_*"))
+
+
+INSERT_BY_THE_ENGINE_ALONE = """
+import sys
+from hedgerow.storage.events.embedded.chdb_server import import_chdb
+engine = import_chdb().connect(sys.argv[1])
+engine.query("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a")
+engine.query("INSERT INTO t SETTINGS insert_deduplicate = 0 VALUES (1)")
+"""
+
+
+def test_chdb_reports_no_failed_write(tmp_path: Path, failing: FailingWrites) -> None:
+    """If this fails, chDB reports failed writes by itself: see decision 61 for what can go."""
+    failing.start("*/tmp_insert*/data.bin", failing=1)
+    command = [sys.executable, "-c", INSERT_BY_THE_ENGINE_ALONE, str(tmp_path / "engine")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert failing.failed == 1
+    assert done.returncode == 0, done.stderr
+    (file,) = tmp_path.glob("engine/store/*/*/all_*/data.bin")
+    assert file.stat().st_size == 0
 
 
 async def test_an_insert_whose_file_is_not_written_is_repeated(

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
-from hedgerow.storage.events.chdb_server import Engine, import_chdb, serve_connection
+from hedgerow.storage.events.embedded.chdb_server import Engine, import_chdb, serve_connection
 from tests.support.live import find_free_port
 
 ROOT = Path(__file__).parents[2]

@@ -35,9 +35,10 @@ class ExportFolder:
         """Load the progress of an earlier export, and delete incomplete files."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            manifest_file = self._folder / MANIFEST_FILE
+            manifest_file.with_suffix(UNFINISHED_SUFFIX).unlink(missing_ok=True)
             for left in self._folder.glob(f"events-*{UNFINISHED_SUFFIX}"):
                 left.unlink()
-            manifest_file = self._folder / MANIFEST_FILE
             if not manifest_file.exists():
                 self._check_empty()
                 return None

@@ -142,6 +142,8 @@ def open_event_store(
         server = import_module("hedgerow.storage.events.clickhouse")
         pool = server.connect_server(location.url, location.timeout_s)
     else:
-        pool = import_module("hedgerow.storage.events.chdb").open_chdb(location.folder, lock)
+        pool = import_module("hedgerow.storage.events.embedded.chdb").open_chdb(
+            location.folder, lock
+        )
     store: ClickHouseEventStore = events.ClickHouseEventStore(pool)
     return store

@@ -33,7 +33,7 @@ PRELOADED_MODULES = (
     # With psycopg, by services on PostgreSQL.
     "hedgerow.storage.engine.change_listener",
     "hedgerow.storage.engine.postgres",
-    "hedgerow.storage.events.chdb",
+    "hedgerow.storage.events.embedded.chdb",
     "hedgerow.storage.events.events",
     # With NumPy, on the first event.
     "hedgerow.storage.events.uuid_bloom_filter",

@@ -94,6 +94,11 @@ def export_events(  # noqa: PLR0913 - the options of a command
         except KeyboardInterrupt:
             print("Stopped. Run the same command to continue.", file=sys.stderr)
             raise typer.Exit(130) from None
+        except OSError as error:
+            raise OperatorError(
+                f"{folder} cannot be written: {error.strerror or error}. Run the same command to "
+                "continue."
+            ) from None
     if as_json:
         names = [file.name for file in manifest.files]
         print_json({"events": manifest.events, "directory": str(folder), "files": names})

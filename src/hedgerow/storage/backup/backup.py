@@ -17,9 +17,9 @@ from typing import Any
 from hedgerow import __version__
 from hedgerow.errors import OperatorError
 from hedgerow.lib.clock import format_iso
-from hedgerow.lib.verified_copy import copy_file
 from hedgerow.storage.backup import encryption_key_file
 from hedgerow.storage.backup.postgres_copy import StateCopy
+from hedgerow.storage.backup.verified_copy import copy_file
 
 MANIFEST = "backup.json"
 # The folder of a backup that is being made, or was not finished.

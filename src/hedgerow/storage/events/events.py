@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +37,7 @@ from hedgerow.storage.events.column_move import (
     count_unfilled_rows,
     inspect_move,
 )
-from hedgerow.storage.events.parts.backup import back_up_parts, restore_parts
-from hedgerow.storage.events.parts.part import parse_part
+from hedgerow.storage.events.embedded.backup import back_up_parts, restore_parts
 from hedgerow.storage.events.schema import COLUMNS, INSERT_SETTINGS, TABLE
 from hedgerow.storage.events.table_layout import (
     TableLayout,
@@ -205,10 +203,11 @@ class ClickHouseEventStore(CountableEvents):
         """Remove deleted events and persons from the files. The store stays available."""
 
         await purge.wait_for_earlier_purge(partial(self._run_on_table, purge.is_purging))
-        is_embedded = self._pool.is_embedded
-        await self._run_on_table(partial(purge.purge_deleted_rows, is_embedded=is_embedded))
-        if is_embedded:
+        await self._run_on_table(purge.purge_deleted_rows)
+        if self._pool.is_embedded:
+            finished = await self.run(purge.list_finished_deletions)
             await purge.wait_until_removed(partial(self.run, purge.list_replaced_parts))
+            await self.run(partial(purge.forget_deletions, ids=finished))
 
     async def delete_project(self, project_id: ProjectId) -> int:
         """Delete the events and the replicas of a project from the files. Return the number of
@@ -458,24 +457,12 @@ class ClickHouseEventStore(CountableEvents):
             return len(months)
 
     def _backup(self, folder: Path) -> None:
-        if folder.exists():
-            raise OperatorError(f"{folder} already exists: a backup needs a new folder.")
         with self._embedded_client() as client:
             back_up_parts(client, folder)
             _check_events(client, "The event store has damaged files, so the backup is incomplete")
 
     def _restore(self, folder: Path) -> None:
-        if (folder / ".backup").is_file():
-            raise OperatorError(
-                f"{folder} was made by an earlier version of Hedgerow. Restore it with that "
-                "version, and start this one on the result."
-            )
-        if not all(map(parse_part, os.listdir(folder))):
-            raise OperatorError(f"There is no backup of events in {folder}.")
         with self._write_lock, self._embedded_client() as client:
-            (row,) = fetch_rows(client, f"SELECT count() AS count FROM {TABLE}", {})  # noqa: S608
-            if row["count"]:
-                raise OperatorError("The event store is not empty: restore into an empty one.")
             self._uuid_filter = None
             restore_parts(client, folder)
             _check_events(client, "The backup has damaged events")

@@ -16,7 +16,7 @@ from hedgerow.storage.events.clickhouse import (
     is_damage,
     translate_error,
 )
-from hedgerow.storage.events.parts.quarantine import QUARANTINED, describe_quarantined
+from hedgerow.storage.events.embedded.quarantine import QUARANTINED, describe_quarantined
 
 _COLUMNS = """
     SELECT table, name FROM system.columns WHERE database = currentDatabase()
@@ -99,7 +99,7 @@ class ReadableParts:
             try:
                 return read(self._build_condition())
             except (Error, OSError) as error:
-                if not is_damage(translate_error(error)):
+                if not _may_be_damage(error):
                     raise
                 damaged = dict(self._find_damaged(client, read))
                 if not damaged:
@@ -122,9 +122,16 @@ class ReadableParts:
             try:
                 read(f"_part = '{name}'")
             except (Error, OSError) as error:
-                if not is_damage(translate_error(error)):
+                if not _may_be_damage(error):
                     raise
                 yield name, error
+
+
+def _may_be_damage(error: Error | OSError) -> bool:
+    """Return whether a statement of ours fails for a reason in the files. Nothing else is known to
+    make it fail and to be no lack of a resource."""
+    translated = translate_error(error)
+    return translated is error or is_damage(translated)
 
 
 def check_tables(client: Client, *, reads_files: bool) -> StoreFindings:

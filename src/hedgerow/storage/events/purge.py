@@ -6,14 +6,14 @@ when it merges the parts next, which may be never.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from clickhouse_connect.driver.client import Client
 
 from hedgerow.errors import Unavailable
 from hedgerow.storage.events import replica_schema
 from hedgerow.storage.events.clickhouse import fetch_rows
-from hedgerow.storage.events.parts.quarantine import SOURCE
+from hedgerow.storage.events.embedded.quarantine import SOURCE
 from hedgerow.storage.events.schema import TABLE
 from hedgerow.storage.events.table_layout import TableLayout
 
@@ -27,7 +27,7 @@ REMOVAL_POLL_S = 2.0
 EARLIER_PURGE_POLL_S = 0.5
 
 
-def purge_deleted_rows(client: Client, layout: TableLayout, *, is_embedded: bool) -> None:
+def purge_deleted_rows(client: Client, layout: TableLayout) -> None:
     """Write the parts that contain deleted rows again, without them."""
     for partition_id in _list_masked_partitions(client, layout):
         client.command(
@@ -37,8 +37,6 @@ def purge_deleted_rows(client: Client, layout: TableLayout, *, is_embedded: bool
     for table in replica_schema.TABLES:
         if _has_deleted_rows(client, table):
             _purge_replicas(client, layout, table)
-    if is_embedded:
-        _forget_deletions(client)
 
 
 def list_replaced_parts(client: Client) -> set[tuple[str, str]]:
@@ -48,7 +46,7 @@ def list_replaced_parts(client: Client) -> set[tuple[str, str]]:
         SELECT table, name FROM system.parts
         WHERE NOT active AND database = currentDatabase() AND table IN {{tables:Array(String)}}
         UNION ALL
-        SELECT table, name FROM system.detached_parts
+        SELECT table, substring(name, {len(SOURCE) + 1}) FROM system.detached_parts
         WHERE startsWith(name, '{SOURCE}')
         AND database = currentDatabase() AND table IN {{tables:Array(String)}}
     """  # noqa: S608 - our own names
@@ -138,9 +136,20 @@ def _purge_replicas(client: Client, layout: TableLayout, table: str) -> None:
     client.command(f"OPTIMIZE TABLE {table}{layout.on_cluster} FINAL CLEANUP")
 
 
-def _forget_deletions(client: Client) -> None:
+def list_finished_deletions(client: Client) -> list[str]:
+    sql = """
+        SELECT mutation_id FROM system.mutations
+        WHERE database = currentDatabase() AND table = {table:String} AND is_done
+    """
+    return [row["mutation_id"] for row in fetch_rows(client, sql, {"table": TABLE})]
+
+
+def forget_deletions(client: Client, ids: Sequence[str]) -> None:
     """Remove the statements of finished deletions, which name distinct ids: the engine keeps the
-    last 100 in files. Not on a server, where other replicas may have yet to run them."""
+    last 100 in files. Not before their results are verified, since they may have to be repeated;
+    and not on a server, where other replicas may have yet to run them."""
     client.command(
-        f"KILL MUTATION WHERE database = currentDatabase() AND table = '{TABLE}' AND is_done SYNC"
+        f"KILL MUTATION WHERE database = currentDatabase() AND table = '{TABLE}' AND is_done"
+        " AND mutation_id IN {ids:Array(String)} SYNC",
+        parameters={"ids": ids},
     )

@@ -24,7 +24,7 @@ EMBEDDED_SETTINGS = (
     # It removes merged parts in one thread. Above 100 parts it would start 128 threads, which it
     # keeps for good, with their memory.
     "concurrent_part_removal_threshold = 1000000",
-    # Sources of merges stay until what was made from them has been looked at: parts/verifier.py.
+    # Sources of merges stay until what was made from them has been looked at: embedded/verifier.py.
     "old_parts_lifetime = 10",
     "min_rows_to_fsync_after_merge = 1",
     # A block of a part that was quarantined is inserted again.

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hedgerow.storage.events.parts.part import Part, find_defect, list_parts, select_uncovered
-from hedgerow.storage.events.parts.quarantine import (
+from hedgerow.storage.events.embedded.part import Part, find_defect, list_parts, select_uncovered
+from hedgerow.storage.events.embedded.quarantine import (
     drop_source,
     link_source,
     list_broken,

@@ -12,12 +12,14 @@ from uuid import uuid4
 from clickhouse_connect.driver.client import Client
 
 from hedgerow.errors import OperatorError
-from hedgerow.lib.verified_copy import copy_folder
+from hedgerow.storage.backup.verified_copy import copy_folder
 from hedgerow.storage.events.clickhouse import fetch_rows
-from hedgerow.storage.events.parts.part import find_defect, list_parts
-from hedgerow.storage.events.parts.quarantine import DETACHED
+from hedgerow.storage.events.embedded.part import find_defect, parse_part
+from hedgerow.storage.events.embedded.quarantine import DETACHED
 from hedgerow.storage.events.schema import TABLE
 
+# Of backups that the engine has made itself.
+OLD_MANIFEST = ".backup"
 _FOLDERS = """
     SELECT data_paths[1] AS folder,
            (SELECT any(path) FROM system.disks WHERE name = 'default') AS disk
@@ -28,6 +30,8 @@ _FOLDERS = """
 def back_up_parts(client: Client, target: Path) -> None:
     """Copy a snapshot of all parts, compare each copy with its source, and its size with the
     engine's checksums. Raises OperatorError."""
+    if target.exists():
+        raise OperatorError(f"{target} already exists: a backup needs a new folder.")
     try:
         target.mkdir(mode=0o700)
         with _freeze(client) as parts:
@@ -42,14 +46,25 @@ def back_up_parts(client: Client, target: Path) -> None:
 
 def restore_parts(client: Client, source: Path) -> None:
     """Copy the parts of a backup into the table, which must be empty. Raises OperatorError."""
+    if (source / OLD_MANIFEST).is_file():
+        raise OperatorError(
+            f"{source} was made by an earlier version of Hedgerow. Restore it with that version, "
+            "and start this one on the result."
+        )
+    names = [path.name for path in sorted(source.iterdir())]
+    if not all(map(parse_part, names)):
+        raise OperatorError(f"There is no backup of events in {source}.")
+    (row,) = fetch_rows(client, f"SELECT count() AS count FROM {TABLE}", {})  # noqa: S608 - our own names
+    if row["count"]:
+        raise OperatorError("The event store is not empty: restore into an empty one.")
     table, _ = _find_folders(client)
-    for part in list_parts(source):
+    for name in names:
         try:
-            copy_folder(source / part.name, table / DETACHED / part.name)
+            copy_folder(source / name, table / DETACHED / name)
         except OSError as error:
             problem = f"The events cannot be copied to {table}: {error.strerror}."
             raise OperatorError(problem) from error
-        client.command(f"ALTER TABLE {TABLE} ATTACH PART '{part.name}'")
+        client.command(f"ALTER TABLE {TABLE} ATTACH PART '{name}'")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hedgerow.storage.events.parts.part import Part, list_parts, parse_part
+from hedgerow.storage.events.embedded.part import Part, list_parts, parse_part
 
 DETACHED = "detached"
 QUARANTINED, SOURCE, UNFINISHED = "quarantined_", "source_", "unfinished_"

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hedgerow.storage.events.parts.part import Part, find_defect, list_parts, select_uncovered
-from hedgerow.storage.events.parts.quarantine import (
+from hedgerow.storage.events.embedded.part import Part, find_defect, list_parts, select_uncovered
+from hedgerow.storage.events.embedded.quarantine import (
     drop_source,
     link_source,
     list_quarantined,
     list_sources,
     quarantine_part,
 )
-from hedgerow.storage.events.parts.repair import (
+from hedgerow.storage.events.embedded.repair import (
     find_incomplete_file,
     keep_definitions,
     restore_needed_sources,

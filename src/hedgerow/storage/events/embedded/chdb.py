@@ -19,12 +19,12 @@ import structlog
 from hedgerow.errors import OperatorError
 from hedgerow.lib.workers.process import lower_priority
 from hedgerow.storage.events.clickhouse import ClickHousePool, connect_embedded
+from hedgerow.storage.events.embedded.quarantine import list_quarantined
 from hedgerow.storage.events.folder_lock import CHDB_FOLDER, FolderLock, lock_folder
-from hedgerow.storage.events.parts.quarantine import list_quarantined
 
 DATABASE = "hedgerow"
 MIB = 1 << 20
-SERVER_MODULE = "hedgerow.storage.events.chdb_server"
+SERVER_MODULE = "hedgerow.storage.events.embedded.chdb_server"
 # Opening a folder with many parts on a slow disk takes long.
 START_TIMEOUT_S = 300.0
 END_TIMEOUT_S = 10.0

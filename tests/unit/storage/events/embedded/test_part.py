@@ -1,4 +1,4 @@
-from hedgerow.storage.events.parts.part import Part, parse_part, select_uncovered
+from hedgerow.storage.events.embedded.part import Part, parse_part, select_uncovered
 
 
 def parse(name: str) -> Part:

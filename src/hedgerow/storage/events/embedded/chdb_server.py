@@ -1,6 +1,6 @@
 """The process of the embedded engine: chDB behind ClickHouse's HTTP interface.
 
-    python -m hedgerow.storage.events.chdb_server CONTROL_FD CONNECTION_STRING DATABASE
+    python -m hedgerow.storage.events.embedded.chdb_server CONTROL_FD CONNECTION_STRING DATABASE
 
 There is no address to connect to. The parent sends one end of a socket pair for each connection
 over the control socket, and the process ends when the control socket closes. It may be killed at
@@ -25,8 +25,8 @@ from types import ModuleType
 from typing import Any, BinaryIO
 from urllib.parse import parse_qsl
 
-from hedgerow.storage.events.parts.repair import repair_folder
-from hedgerow.storage.events.parts.verifier import (
+from hedgerow.storage.events.embedded.repair import repair_folder
+from hedgerow.storage.events.embedded.verifier import (
     IncompleteWriteError,
     PartVerifier,
     end_engine,
