@@ -33,9 +33,11 @@ from hedgerow.projects.directory import POLL_INTERVAL_S, SESSION_IDLE_TIME
 from hedgerow.projects.model import Project
 from hedgerow.storage.connect import build_change_listener
 from hedgerow.storage.deletions import SqlDeletionLog
+from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.free_pages import remove_deleted_rows
 from hedgerow.storage.engine.task_claims import TaskClaims
 from hedgerow.storage.events.request_files import RequestFiles
+from hedgerow.storage.flags.flags import TOPIC as FLAG_TOPIC
 from hedgerow.storage.flags.scheduled_changes import SqlScheduledChangeStore
 from hedgerow.storage.flags.stale_flags import SqlStaleFlagStore
 from hedgerow.storage.persons.persons import SqlPersonStore
@@ -96,15 +98,22 @@ def build_service_tasks(
 
 
 def _build_listening_tasks(container: Container) -> list[PeriodicTask]:
-    """On PostgreSQL, learn of changes of other processes at once. Polling stays beside it."""
+    """On PostgreSQL, learn of changes of other processes at once. Polling stays beside it. Flags
+    are first, and nothing is read that has not changed: each statement delays the change."""
     listener = build_change_listener(state_location(container.settings))
     if listener is None:
         return []
 
     async def wait_and_refresh() -> None:
-        await listener.wait()
-        await container.state.directory.refresh()
-        await container.flag_cache.refresh_changed()
+        topics = await listener.wait()
+        if topics is None:
+            await container.flag_cache.refresh_changed()
+        else:
+            ids = generations.list_project_ids(topics, FLAG_TOPIC)
+            await container.flag_cache.refresh_projects(ids)
+        if topics is None or "directory" in topics:
+            await container.state.directory.refresh()
+        # Their payload depends on flags too.
         await container.surveys.cache.refresh_changed()
 
     return [

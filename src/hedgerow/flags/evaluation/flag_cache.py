@@ -5,7 +5,7 @@ replaced as a whole, so a decision never sees a partial change.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from hedgerow.flags.evaluation.snapshot import FlagSnapshot, build_snapshot
@@ -92,6 +92,12 @@ class FlagCache:
         for result in await asyncio.gather(*refreshing, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
+
+    async def refresh_projects(self, ids: Iterable[ProjectId]) -> None:
+        """Refresh those of these projects whose flags are in memory."""
+        for id in ids:
+            if id in self._snapshots:
+                await self.refresh(self._projects[id])
 
     async def _compile(
         self, definitions: FlagDefinitions, before: FlagSnapshot | None
