@@ -36,6 +36,7 @@ from hedgerow.storage.deletions import SqlDeletionLog
 from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.free_pages import remove_deleted_rows
 from hedgerow.storage.engine.task_claims import TaskClaims
+from hedgerow.storage.engine.versions import VersionWatch
 from hedgerow.storage.events.request_files import RequestFiles
 from hedgerow.storage.flags.flags import TOPIC as FLAG_TOPIC
 from hedgerow.storage.flags.scheduled_changes import SqlScheduledChangeStore
@@ -59,6 +60,7 @@ SCHEDULE_INTERVAL_S = 5.0
 INBOX_LEASE_INTERVAL_S = 1.0
 ERASURE_INTERVAL_S = 5.0
 MOVE_INTERVAL_S = 10.0
+VERSION_INTERVAL_S = 10.0
 MINUTE_S = 60.0
 HOUR_S = 3600.0
 # Part of the interval of a task during which no other process runs it. Less than all of it, so that
@@ -151,6 +153,7 @@ def build_shared_tasks(container: Container) -> list[PeriodicTask]:
             run=container.database.follow_clock,
             has_backoff=False,
         ),
+        *_build_version_tasks(container),
         *_build_shared_inbox_tasks(ingestion),
         PeriodicTask(
             name="measure inbox lag", interval_s=CHECK_INTERVAL_S, run=ingestion.lag_monitor.refresh
@@ -176,6 +179,15 @@ def build_shared_tasks(container: Container) -> list[PeriodicTask]:
             interval_s=CLEANUP_INTERVAL_S,
             run=container.delivery.databases.close_idle,
         ),
+    ]
+
+
+def _build_version_tasks(container: Container) -> list[PeriodicTask]:
+    if container.database.engine_name == "sqlite":
+        return []
+    watch = VersionWatch(container.database)
+    return [
+        PeriodicTask(name="look for other versions", interval_s=VERSION_INTERVAL_S, run=watch.check)
     ]
 
 

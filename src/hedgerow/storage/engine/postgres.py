@@ -38,6 +38,7 @@ from hedgerow.storage.engine.database import (
     Rows,
     read_elapsed_s,
 )
+from hedgerow.storage.engine.versions import APPLICATION_NAME
 
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ def _build_driver_url(url: str) -> Any:
 def _build_connect_args(timeout_s: float) -> dict[str, Any]:
     return {
         "connect_timeout": max(1, round(timeout_s)),
-        "application_name": "hedgerow",
+        "application_name": APPLICATION_NAME,
         "keepalives_idle": KEEPALIVE_IDLE_S,
         "keepalives_interval": KEEPALIVE_INTERVAL_S,
         "keepalives_count": KEEPALIVE_COUNT,
