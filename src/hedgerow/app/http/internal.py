@@ -4,7 +4,6 @@ They pass on requests of clients, and read the definitions with which they answe
 processes that can open the socket get here, so nothing is authenticated.
 """
 
-import asyncio
 from collections.abc import Awaitable
 
 from starlette.responses import Response
@@ -46,7 +45,7 @@ class InternalApp:
             response = Response(status_code=503)
         elif name == "readers":
             reader = ReaderProcess(number=int(rest[0]), pid=int(rest[1]))
-            response = await self._follow(reader, read_header(scope, b"if-none-match"), receive)
+            response = await self._follow(reader, read_header(scope, b"if-none-match"))
         else:
             response = await self._show_document(ProjectId(int(rest[0])))
         await response(scope, receive, send)
@@ -58,23 +57,8 @@ class InternalApp:
         document = await self._documents.get(project)
         return Response(document.body, headers={"ETag": document.etag})
 
-    async def _follow(self, reader: ReaderProcess, seen: str, receive: Receive) -> Response:
-        following = asyncio.ensure_future(self.readers.follow(reader, seen))
-        leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
-        try:
-            await asyncio.wait((following, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not following.done():
-                self.readers.forget(reader)
-                return Response(status_code=503)
-            listing = following.result()
-            if listing is None:
-                return Response(status_code=304, headers={"ETag": seen})
-            return Response(listing.body, headers={"ETag": listing.etag})
-        finally:
-            for each in (following, leaving):
-                each.cancel()
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    async def _follow(self, reader: ReaderProcess, seen: str) -> Response:
+        listing = await self.readers.follow(reader, seen)
+        if listing is None:
+            return Response(status_code=304, headers={"ETag": seen})
+        return Response(listing.body, headers={"ETag": listing.etag})

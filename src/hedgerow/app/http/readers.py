@@ -24,7 +24,8 @@ CHANGE_TIMEOUT_S = 5.0
 RECONNECT_TIMEOUT_S = 2.0
 # Between a request to replace a reader and its end.
 END_TIMEOUT_S = 5.0
-END_POLL_INTERVAL_S = 0.01
+# Readers that have ended are not waited for.
+PROCESS_POLL_INTERVAL_S = 0.02
 # How long a reader waits for the next change before it asks again.
 FOLLOW_TIMEOUT_S = 5.0
 # Changes of flags arrive at once. Keys and SDK configurations are compared this often.
@@ -87,16 +88,16 @@ class Readers:
         """Return the projects once they differ from those with the ETag that the reader holds.
         Return None after a while, and when the reader is found to be current for the first time."""
         listing = self._update()
-        if listing.etag != seen:
-            if not seen:  # it has nothing yet, and answers no requests
-                self.forget(reader)
-            return listing
         is_new = reader not in self._held
-        for other in [each for each in self._held if each.number == reader.number]:
-            del self._held[other]
-        self._held[reader] = self._version
+        if listing.etag != seen and is_new:
+            return listing
+        # Also if there is a newer one by now: a change may wait for this one.
+        self._held[reader] = self._parse_version(seen)
         self._missing.discard(reader.number)
-        self._notify_waiting()
+        confirmed, self._confirmed = self._confirmed, asyncio.Event()
+        confirmed.set()
+        if listing.etag != seen:
+            return listing
         if is_new:
             return None
         deadline = monotonic() + FOLLOW_TIMEOUT_S
@@ -105,11 +106,6 @@ class Readers:
                 return None
             await self._wait_for_change()
         return self._update()
-
-    def forget(self, reader: ReaderProcess) -> None:
-        """The process has ended, or starts."""
-        self._held.pop(reader, None)
-        self._notify_waiting()
 
     async def wait_until_current(self) -> None:
         """Return once every reader holds all that is stored now. One that takes too long is
@@ -123,12 +119,18 @@ class Readers:
             await self._refresh()
         self._update()
         version, deadline = self._version, monotonic() + CHANGE_TIMEOUT_S
-        while late := [each for each, held in self._held.items() if held < version]:
-            left_s = deadline - monotonic()
-            if left_s <= 0:
+        while late := self._list_late(version):
+            if monotonic() > deadline:
                 await asyncio.gather(*map(self._replace, late))
                 return
-            await self._wait_for_readers(left_s)
+            await self._wait_for_readers(PROCESS_POLL_INTERVAL_S)
+
+    def _list_late(self, version: int) -> list[ReaderProcess]:
+        late = [each for each, held in self._held.items() if held < version]
+        for each in [each for each in late if not _is_running(each.pid)]:
+            del self._held[each]
+            late.remove(each)
+        return late
 
     def _update(self) -> Listing:
         body = msgspec.json.encode(self._list_projects())
@@ -139,9 +141,9 @@ class Readers:
             changed.set()
         return Listing(body=body, etag=f'"{self._run}-{self._version}"')
 
-    def _notify_waiting(self) -> None:
-        confirmed, self._confirmed = self._confirmed, asyncio.Event()
-        confirmed.set()
+    def _parse_version(self, etag: str) -> int:
+        run, _, version = etag.strip('"').partition("-")
+        return int(version) if run == self._run else 0
 
     async def _wait_for_readers(self, timeout_s: float) -> None:
         with suppress(TimeoutError):
@@ -166,8 +168,8 @@ class Readers:
         self.replace(reader)
         deadline = monotonic() + END_TIMEOUT_S
         while _is_running(reader.pid) and monotonic() < deadline:
-            await asyncio.sleep(END_POLL_INTERVAL_S)
-        self.forget(reader)
+            await asyncio.sleep(PROCESS_POLL_INTERVAL_S)
+        self._held.pop(reader, None)
 
 
 class AcknowledgedApi:
