@@ -160,7 +160,7 @@ def _without_ids(answer: httpx.Response) -> Any:
 
 
 def test_evaluation_sees_events_and_changes_of_another_process(server: LiveServer) -> None:
-    """A captured event counts at once, a changed flag after a moment."""
+    """A captured event counts at once, and so do a new project and its flag."""
     for number in range(8):
         id = f"buyer-{number}"
         event = {"api_key": PROJECT_KEY, "event": "bought", "distinct_id": id}
@@ -175,16 +175,114 @@ def test_evaluation_sees_events_and_changes_of_another_process(server: LiveServe
         made = client.post(f"/api/projects/{project['id']}/feature_flags/", json=flag)
         assert made.status_code == 201
 
-    def has_flag(value: bool) -> bool:
-        ask = lambda: decide(server.address, api_key=project["api_token"])  # noqa: E731
-        return all(each.json()["featureFlags"] == {"new": value} for each in ask_both(ask))
-
     # No process refuses a project that it has not heard of yet.
-    assert has_flag(True)
+    answers = ask_both(lambda: decide(server.address, api_key=project["api_token"]))
+    assert [each.json()["featureFlags"] for each in answers] == [{"new": True}] * 2
+
+
+class ProcessClients:
+    """A kept-alive connection to each of two processes."""
+
+    def __init__(self, server: LiveServer) -> None:
+        self._clients: dict[str, httpx.Client] = {}
+        self._server = server
+        wait_for(self._has_both, 60)
+
+    def _has_both(self) -> bool:
+        client = httpx.Client(base_url=self._server.address, timeout=60, verify=False)
+        process = get_process(client.get("/_liveness"))
+        if self._clients.setdefault(process, client) is not client:
+            client.close()
+        return len(self._clients) == 2
+
+    def find_values(self, flag: str) -> list[bool]:
+        """Evaluate a flag once with each process."""
+        body = {"api_key": PROJECT_KEY, "distinct_id": "ann", "person_properties": {"plan": "pro"}}
+        answers = [each.post("/decide?v=3", json=body).json() for each in self._clients.values()]
+        return [each["featureFlags"][flag] for each in answers]
+
+    def __enter__(self) -> "ProcessClients":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._clients.values():
+            each.close()
+
+
+def create_flag(client: httpx.Client, key: str) -> str:
+    """Create a flag that is on for everyone, and return its path."""
+    flag = {"key": key, "filters": {"groups": [{}]}}
+    made = client.post("/api/projects/1/feature_flags/", json=flag)
+    assert made.status_code == 201, made.text
+    return f"/api/projects/1/feature_flags/{made.json()['id']}/"
+
+
+def create_flag_of_cohort(client: httpx.Client) -> tuple[str, str]:
+    """Create a flag for the persons of a cohort with the plan pro, and return the paths of both."""
+    cohort = client.post("/api/projects/1/cohorts/", json=describe_cohort("pro")).json()
+    condition = {"key": "id", "type": "cohort", "value": cohort["id"]}
+    flag = {"key": f"of-{uuid4()}", "filters": {"groups": [{"properties": [condition]}]}}
+    made = client.post("/api/projects/1/feature_flags/", json=flag)
+    assert made.status_code == 201, made.text
+    key = made.json()["key"]
+    return key, f"/api/projects/1/cohorts/{cohort['id']}/"
+
+
+def describe_cohort(plan: str) -> dict[str, Any]:
+    condition = {"key": "plan", "type": "person", "value": plan, "operator": "exact"}
+    groups = [{"type": "AND", "values": [condition]}]
+    return {"name": "Of a plan", "filters": {"properties": {"type": "OR", "values": groups}}}
+
+
+def test_an_acknowledged_change_is_in_use_by_every_process(server: LiveServer) -> None:
+    with ProcessClients(server) as processes, server.client() as client:
+        path = create_flag(client, "switched")
+        of_cohort, cohort = create_flag_of_cohort(client)
+        for number in range(20):
+            is_on = number % 2 == 0
+            assert client.patch(path, json={"active": is_on}).status_code == 200
+            assert processes.find_values("switched") == [is_on] * 2
+            changed = client.patch(cohort, json=describe_cohort("pro" if is_on else "free"))
+            assert changed.status_code == 200
+            assert processes.find_values(of_cohort) == [is_on] * 2
+
+
+def test_a_frozen_reader_is_replaced_before_a_change_is_acknowledged(server: LiveServer) -> None:
     with server.client() as client:
-        path = f"/api/projects/{project['id']}/feature_flags/{made.json()['id']}/"
-        client.patch(path, json={"active": False})
-    wait_for(lambda: has_flag(False), 60)
+        path = create_flag(client, "frozen")
+        ask_both(lambda: decide(server.address))
+        owner, reader = list_children(server)
+        os.kill(reader, signal.SIGSTOP)
+        with httpx.Client(base_url=server.address, headers=KEY, timeout=60) as direct:
+            changed = direct.patch(path, json={"active": False})
+        assert changed.status_code == 200
+        assert has_ended(reader)
+        with ProcessClients(server) as processes:
+            assert processes.find_values("frozen") == [False, False]
+        assert list_children(server)[0] == owner
+        assert "process 1 does not answer" in server.errors
+
+
+def test_readers_of_an_owner_that_restarted_are_waited_for(server: LiveServer) -> None:
+    with server.client() as client:
+        path = create_flag(client, "restarted")
+    with ProcessClients(server) as processes:
+        assert processes.find_values("restarted") == [True, True]
+    owner, reader = list_children(server)
+    os.kill(owner, signal.SIGKILL)
+    wait_for(lambda: owner not in list_children(server), 60)
+
+    def change() -> bool:
+        with suppress(httpx.TransportError):
+            answer = send(server, "PATCH", path, json={"active": False}, headers=KEY)
+            return answer.status_code == 200
+        return False
+
+    # The first change that the new owner acknowledges.
+    wait_for(change, 60)
+    with ProcessClients(server) as processes:
+        assert processes.find_values("restarted") == [False, False]
+    assert list_children(server)[1] == reader
 
 
 def test_streams_pass_through(server: LiveServer) -> None:

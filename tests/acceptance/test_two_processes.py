@@ -1,5 +1,7 @@
 """Two processes on one PostgreSQL database are one service."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +11,26 @@ import httpx
 import psycopg
 import pytest
 
+from hedgerow import __version__
 from hedgerow.lib.encryption import generate_encryption_key
 from tests.support.clickhouse_http import ClickHouseTestServer
-from tests.support.live import PROJECT_KEY, LiveServer, read_error, wait_for
+from tests.support.live import (
+    PROJECT_KEY,
+    LiveServer,
+    build_environment,
+    read_error,
+    run_in_process,
+    wait_for,
+)
 from tests.support.postgres import PostgresTestServer
 
+# The command line of another version.
+OTHER_VERSION = (
+    sys.executable,
+    "-c",
+    "import hedgerow; hedgerow.__version__ = '9.9.9'; from hedgerow.cli import main; main()",
+)
+WARNING = "another version shares the database"
 # The guarantee is 1 s; a busy machine gets more.
 TIMEOUT_S = 60.0
 # Paths with a limit for each key, by the name of the limit.
@@ -43,13 +60,17 @@ def _start_pair(folder: Path, **settings: str) -> Iterator[tuple[LiveServer, Liv
 
 
 @pytest.fixture(scope="module")
-def pair(
-    tmp_path_factory: pytest.TempPathFactory,
-    postgres: PostgresTestServer,
-    clickhouse: ClickHouseTestServer,
-) -> Iterator[tuple[LiveServer, LiveServer]]:
+def shared(postgres: PostgresTestServer, clickhouse: ClickHouseTestServer) -> dict[str, str]:
+    """The settings of all processes."""
     urls = _create_databases(postgres, clickhouse)
-    with _start_pair(tmp_path_factory.mktemp("pair"), **urls) as pair:
+    return {**urls, "encryption_keys": generate_encryption_key()}
+
+
+@pytest.fixture(scope="module")
+def pair(
+    tmp_path_factory: pytest.TempPathFactory, shared: dict[str, str]
+) -> Iterator[tuple[LiveServer, LiveServer]]:
+    with _start_pair(tmp_path_factory.mktemp("pair"), **shared) as pair:
         yield pair
 
 
@@ -126,6 +147,33 @@ def test_app_enabled_in_one_process_is_served_by_the_other(
 
 def test_data_folders_have_only_copies_of_flags(pair: tuple[LiveServer, LiveServer]) -> None:
     assert {path.name for server in pair for path in server.data.iterdir()} <= {"flag-copies"}
+
+
+def test_processes_of_two_versions_name_each_other(
+    tmp_path: Path, pair: tuple[LiveServer, LiveServer], shared: dict[str, str]
+) -> None:
+    this, _ = pair
+    errors = tmp_path / "errors"
+    with errors.open("wb") as stream:
+        other = subprocess.Popen(
+            [*OTHER_VERSION, "serve", "--no-worker", "--data", str(tmp_path / "other")],
+            env=build_environment(**shared),
+            stdout=subprocess.DEVNULL,
+            stderr=stream,
+        )
+    try:
+        wait_for(lambda: WARNING in this.errors, at_most_s=TIMEOUT_S)
+        wait_for(lambda: WARNING in errors.read_text(), at_most_s=TIMEOUT_S)
+        assert "processes of Hedgerow 9.9.9 use this database" in this.errors
+        assert f"processes of Hedgerow {__version__} use this database" in errors.read_text()
+        checked = run_in_process("doctor", data=this.data, **shared).stdout
+        assert "warning processes: processes of Hedgerow 9.9.9 use this database" in checked
+    finally:
+        other.terminate()
+        other.wait(60)
+    checked = run_in_process("doctor", data=this.data, **shared).stdout
+    assert "ok      processes: " in checked
+    assert this.errors.count(WARNING) == 1
 
 
 def test_rate_limits_are_shared(

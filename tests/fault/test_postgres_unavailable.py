@@ -27,7 +27,7 @@ TIMEOUT_S = 60
 EVENT = {"api_key": PROJECT_KEY, "event": "seen", "distinct_id": "ann"}
 TERMINATE = """
     WITH ours AS MATERIALIZED
-      (SELECT pid FROM pg_stat_activity WHERE application_name = 'hedgerow')
+      (SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'hedgerow/%')
     SELECT pid FROM ours WHERE pg_terminate_backend(pid)
 """
 

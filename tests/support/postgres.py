@@ -96,13 +96,18 @@ class PostgresTestServer:
         return pid
 
     @contextmanager
-    def forward_port(self, at: str = "127.0.0.1", came: list[str] | None = None) -> Iterator[int]:
+    def forward_port(
+        self,
+        at: str = "127.0.0.1",
+        came: list[str] | None = None,
+        opened: threading.Event | None = None,
+    ) -> Iterator[int]:
         """Forward a TCP port to the server's socket. `came` receives the local address of each
-        connection."""
+        connection. While `opened` is not set, new connections wait."""
         path = parse_qs(urlsplit(self.url).query)["host"][0] + "/.s.PGSQL.5432"
         noted = came if came is not None else []
         with socket.create_server((at, 0)) as listening:
-            arguments = (listening, path, noted)
+            arguments = (listening, path, noted, opened)
             threading.Thread(target=_accept_connections, args=arguments, daemon=True).start()
             yield listening.getsockname()[1]
 
@@ -158,15 +163,19 @@ class PostgresTestServer:
         os.posix_spawnp("rm", ["rm", "-rf", self._folder], os.environ)
 
 
-def _accept_connections(listening: socket.socket, path: str, came: list[str]) -> None:
+def _accept_connections(
+    listening: socket.socket, path: str, came: list[str], opened: threading.Event | None
+) -> None:
     with suppress(OSError):
         while True:
             caller, _ = listening.accept()
             came.append(caller.getsockname()[0])
-            threading.Thread(target=_forward, args=(caller, path), daemon=True).start()
+            threading.Thread(target=_forward, args=(caller, path, opened), daemon=True).start()
 
 
-def _forward(caller: socket.socket, path: str) -> None:
+def _forward(caller: socket.socket, path: str, opened: threading.Event | None) -> None:
+    if opened is not None:
+        opened.wait()
     with caller, socket.socket(socket.AF_UNIX) as server:
         server.connect(path)
         back = threading.Thread(target=_copy, args=(server, caller), daemon=True)

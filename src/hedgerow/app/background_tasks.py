@@ -33,9 +33,12 @@ from hedgerow.projects.directory import POLL_INTERVAL_S, SESSION_IDLE_TIME
 from hedgerow.projects.model import Project
 from hedgerow.storage.connect import build_change_listener
 from hedgerow.storage.deletions import SqlDeletionLog
+from hedgerow.storage.engine import generations
 from hedgerow.storage.engine.free_pages import remove_deleted_rows
 from hedgerow.storage.engine.task_claims import TaskClaims
+from hedgerow.storage.engine.versions import VersionWatch
 from hedgerow.storage.events.request_files import RequestFiles
+from hedgerow.storage.flags.flags import TOPIC as FLAG_TOPIC
 from hedgerow.storage.flags.scheduled_changes import SqlScheduledChangeStore
 from hedgerow.storage.flags.stale_flags import SqlStaleFlagStore
 from hedgerow.storage.persons.persons import SqlPersonStore
@@ -57,6 +60,7 @@ SCHEDULE_INTERVAL_S = 5.0
 INBOX_LEASE_INTERVAL_S = 1.0
 ERASURE_INTERVAL_S = 5.0
 MOVE_INTERVAL_S = 10.0
+VERSION_INTERVAL_S = 10.0
 MINUTE_S = 60.0
 HOUR_S = 3600.0
 # Part of the interval of a task during which no other process runs it. Less than all of it, so that
@@ -96,15 +100,22 @@ def build_service_tasks(
 
 
 def _build_listening_tasks(container: Container) -> list[PeriodicTask]:
-    """On PostgreSQL, learn of changes of other processes at once. Polling stays beside it."""
+    """On PostgreSQL, learn of changes of other processes at once. Polling stays beside it. Flags
+    are first, and nothing is read that has not changed: each statement delays the change."""
     listener = build_change_listener(state_location(container.settings))
     if listener is None:
         return []
 
     async def wait_and_refresh() -> None:
-        await listener.wait()
-        await container.state.directory.refresh()
-        await container.flag_cache.refresh_changed()
+        topics = await listener.wait()
+        if topics is None:
+            await container.flag_cache.refresh_changed()
+        else:
+            ids = generations.list_project_ids(topics, FLAG_TOPIC)
+            await container.flag_cache.refresh_projects(ids)
+        if topics is None or "directory" in topics:
+            await container.state.directory.refresh()
+        # Their payload depends on flags too.
         await container.surveys.cache.refresh_changed()
 
     return [
@@ -142,6 +153,7 @@ def build_shared_tasks(container: Container) -> list[PeriodicTask]:
             run=container.database.follow_clock,
             has_backoff=False,
         ),
+        *_build_version_tasks(container),
         *_build_shared_inbox_tasks(ingestion),
         PeriodicTask(
             name="measure inbox lag", interval_s=CHECK_INTERVAL_S, run=ingestion.lag_monitor.refresh
@@ -167,6 +179,15 @@ def build_shared_tasks(container: Container) -> list[PeriodicTask]:
             interval_s=CLEANUP_INTERVAL_S,
             run=container.delivery.databases.close_idle,
         ),
+    ]
+
+
+def _build_version_tasks(container: Container) -> list[PeriodicTask]:
+    if container.database.engine_name == "sqlite":
+        return []
+    watch = VersionWatch(container.database)
+    return [
+        PeriodicTask(name="look for other versions", interval_s=VERSION_INTERVAL_S, run=watch.check)
     ]
 
 

@@ -5,6 +5,7 @@ else, on an internal connection.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -70,38 +71,46 @@ class OwnerData(AbsentData):
 
 class OwnerFollower:
     """Holds the definitions of the projects that are in use at the owner. A request for another
-    one is the owner's, and brings it into use."""
+    one is the owner's, and brings it into use. The owner acknowledges a change once this process
+    asks for the one after it."""
 
     def __init__(
-        self, client: OriginClient, state: EdgeState, directory: Directory, flag_cache: FlagCache
+        self,
+        client: OriginClient,
+        state: EdgeState,
+        directory: Directory,
+        flag_cache: FlagCache,
+        number: int,
     ) -> None:
         self._client = client
+        self._path = f"/readers/{number}/{os.getpid()}"
         self._state = state
         self._directory = directory
         self._flag_cache = flag_cache
         self._held: dict[EdgeSource, OwnedProject] = {}
         self._etag = ""
-        self.first_answer = asyncio.Event()
+        # Set once the owner counts on this process.
+        self.is_known = asyncio.Event()
 
     async def run(self) -> None:
         """Follow the owner until cancelled. While it restarts, the last definitions stay."""
         while True:
             try:
-                await self._fetch()
-                async for etag in self._client.stream("/stream", ""):
-                    if etag != self._etag:
-                        await self._fetch()
+                while True:
+                    await self._follow()
             except (OriginUnreachable, OriginRefused) as error:
                 _log.debug("no definitions from the owner", reason=str(error))
             await asyncio.sleep(RETRY_INTERVAL_S)
 
-    async def _fetch(self) -> None:
-        found = await self._client.fetch("/projects", "", self._etag)
-        if found is not None:
-            body, etag = found
-            await self._replace(_decode_projects(body))
-            self._etag = etag
-        self.first_answer.set()
+    async def _follow(self) -> None:
+        """Wait for a change, and take it over."""
+        found = await self._client.fetch(self._path, "", self._etag)
+        if found is None:
+            self.is_known.set()
+            return
+        body, etag = found
+        await self._replace(_decode_projects(body))
+        self._etag = etag
 
     async def _replace(self, projects: Sequence[OwnedProject]) -> None:
         sources = {
@@ -133,9 +142,10 @@ class OwnerFollower:
 
 @asynccontextmanager
 async def run_reader(
-    settings: Settings, socket_path: str, ready: Callable[[], None]
+    settings: Settings, socket_path: str, number: int, ready: Callable[[], None]
 ) -> AsyncIterator[Gateway]:
-    """Run a reader of the owner at this Unix socket. It answers 503 until it has definitions."""
+    """Run a reader of the owner at this Unix socket. It answers 503 until it has definitions.
+    `number` is its place among the processes."""
     state = EdgeState()
     directory = Directory(EdgeDirectoryStore(state), utc_now, time.monotonic)
     flag_cache = FlagCache(EdgeFlagStore(state), run_in_thread)
@@ -160,7 +170,7 @@ async def run_reader(
     }
     app = build_app([Mount("/", OwnerApp(client))])
     gateway = build_gateway(services, routes, app, readiness, metrics)
-    follower = OwnerFollower(client, state, directory, flag_cache)
+    follower = OwnerFollower(client, state, directory, flag_cache, number)
     following = _follow(follower, readiness, ready)
     async with run_gateway(services, gateway, metrics, following):
         yield gateway
@@ -170,7 +180,7 @@ async def _follow(follower: OwnerFollower, readiness: Readiness, ready: Callable
     readiness.waiting_for = "the definitions of the owner"
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(follower.run())
-        await follower.first_answer.wait()
+        await follower.is_known.wait()
         readiness.waiting_for = None
         ready()
 

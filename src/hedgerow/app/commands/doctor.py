@@ -22,6 +22,7 @@ from hedgerow.storage.backup.encryption_check import matches_probe
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
 from hedgerow.storage.engine.damage import find_damaged_relations
+from hedgerow.storage.engine.versions import describe_mix, read_other_versions
 from hedgerow.storage.migrations.schema_check import find_missing_objects, summarize_missing
 from hedgerow.storage.migrations.state import inspect_schema
 from hedgerow.storage.tables import metadata
@@ -178,6 +179,9 @@ def _check_engine(location: DatabaseLocation) -> Iterator[CheckResult]:
         is_old = int(version.partition(".")[0]) < MIN_POSTGRES_VERSION
         needed = f": {MIN_POSTGRES_VERSION} or newer is required" if is_old else ""
         yield CheckResult("problem" if is_old else "ok", "engine", f"PostgreSQL {version}{needed}")
+        others = read_other_versions(connection)
+        detail = describe_mix(others) if others else f"none of another version than {__version__}"
+        yield CheckResult("warning" if others else "ok", "processes", detail)
         skew = abs(connection.execute(select(func.now())).scalar_one() - read_machine_clock())
         is_close = skew < MAX_CLOCK_SKEW
         advice = "" if is_close else ". That of the database counts: set both, for example with NTP"

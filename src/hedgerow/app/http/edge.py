@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from hedgerow.app.container import Container
 from hedgerow.app.http.endpoints import build_api_endpoints, build_sdk_endpoints
 from hedgerow.app.http.internal import InternalApp
+from hedgerow.app.http.readers import AcknowledgedApi, Readers
 from hedgerow.app.http.services import HttpServices
 from hedgerow.app.metrics import connection_gauges
 from hedgerow.app.startup import ping
@@ -69,6 +70,7 @@ def build_http(container: Container) -> HttpEdge:
         for_people=is_human_readable(settings.log_format, sys.stderr),
         enabled=settings.log_level in ("debug", "info"),
     )
+    readers = _build_readers(container, services)
     open_connections = build_connection_table(settings, services.origins)
     queues = RequestQueues(
         lambda name, number: container.refusals.count(f"overload_{name}", None, number)
@@ -78,7 +80,7 @@ def build_http(container: Container) -> HttpEdge:
         build_fast_routes(
             [*build_sdk_endpoints(container, services), readiness, container.metrics]
         ),
-        _build_api(container, services),
+        AcknowledgedApi(_build_api(container, services), readers),
         readiness=readiness,
         metrics=container.metrics,
         log=log,
@@ -101,9 +103,19 @@ def build_http(container: Container) -> HttpEdge:
         payload_workers=services.payload_workers,
         edge_documents=services.edge_documents,
         internal_app=InternalApp(
-            gateway, services.edge_documents, container.state.directory, container.flag_cache
+            gateway, services.edge_documents, container.state.directory, readers
         ),
         directory=container.state.directory,
+    )
+
+
+def _build_readers(container: Container, services: HttpServices) -> Readers:
+    async def refresh() -> None:
+        await container.state.directory.refresh()
+        await container.flag_cache.refresh_changed()
+
+    return Readers(
+        services.edge_documents.list_projects, container.flag_cache, refresh, services.stopping
     )
 
 

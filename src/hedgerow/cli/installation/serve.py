@@ -4,9 +4,9 @@ import asyncio
 import gc
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import structlog
 import typer
@@ -14,6 +14,7 @@ import uvloop
 
 from hedgerow import __version__
 from hedgerow.app.event_store import warn_of_missing_packages
+from hedgerow.app.http.readers import ReaderProcess
 from hedgerow.app.serve import ServiceCallbacks, run_service
 from hedgerow.app.state import ensure_data_dir
 from hedgerow.app.topology import (
@@ -126,17 +127,24 @@ async def run(settings: Settings, *, worker: bool) -> None:
     await run_on_sockets(settings, [listening], ready, worker=worker)
 
 
+class OwnerSocket(NamedTuple):
+    """Where the readers of this process use its data. `replace` ends one that does not answer."""
+
+    listening: socket.socket
+    readers: Sequence[int]
+    replace: Callable[[ReaderProcess], None]
+
+
 async def run_on_sockets(
     settings: Settings,
     sockets: list[socket.socket],
     ready: Callable[[InitialKeys | None], None],
     *,
     worker: bool,
-    owner_socket: socket.socket | None = None,
+    owner: OwnerSocket | None = None,
     is_replacement: bool = False,
 ) -> None:
-    """Serve on the first socket, and where other processes are busy. Other processes of this machine
-    use the data at `owner_socket`."""
+    """Serve on the first socket, and where other processes are busy."""
     failure: list[Exception] = []
     internal: InternalListener | None = None
 
@@ -146,6 +154,8 @@ async def run_on_sockets(
 
     def report_ready(first: InitialKeys | None) -> None:
         ready(first)
+        if owner is not None and is_replacement:
+            http.internal_app.readers.await_reconnection(owner.readers)
         running.start_accepting()
 
     # A local database is not away.
@@ -156,8 +166,9 @@ async def run_on_sockets(
         build_fallback=None if copies is None else lambda: _build_fallback(settings),
     )
     async with run_service(settings, callbacks, worker=worker) as http:
-        if owner_socket is not None:
-            internal = InternalListener(owner_socket, http.internal_app)
+        if owner is not None:
+            internal = InternalListener(owner.listening, http.internal_app)
+            http.internal_app.readers.replace = owner.replace
         running = build_server(
             http.gateway,
             header_timeout_s=settings.request_read_timeout_s,

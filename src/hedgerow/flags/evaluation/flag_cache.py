@@ -5,7 +5,7 @@ replaced as a whole, so a decision never sees a partial change.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from hedgerow.flags.evaluation.snapshot import FlagSnapshot, build_snapshot
@@ -68,9 +68,9 @@ class FlagCache:
         while self._snapshots.get(project.id) is seen:
             await self._changed.wait()
 
-    async def wait_for_any_change(self) -> None:
-        """Wait until the snapshot of any project is replaced."""
-        await self._changed.wait()
+    def wait_for_any_change(self) -> Coroutine[Any, Any, Any]:
+        """Wait until the snapshot of any project is replaced after this call."""
+        return self._changed.wait()
 
     @property
     def project_ids(self) -> list[ProjectId]:
@@ -92,6 +92,12 @@ class FlagCache:
         for result in await asyncio.gather(*refreshing, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
+
+    async def refresh_projects(self, ids: Iterable[ProjectId]) -> None:
+        """Refresh those of these projects whose flags are in memory."""
+        for id in ids:
+            if id in self._snapshots:
+                await self.refresh(self._projects[id])
 
     async def _compile(
         self, definitions: FlagDefinitions, before: FlagSnapshot | None

@@ -13,7 +13,7 @@ import psycopg
 import structlog
 
 from hedgerow.errors import Unavailable
-from hedgerow.storage.engine.generations import CHANNEL
+from hedgerow.storage.engine.generations import CHANNEL, Topic
 from hedgerow.storage.engine.postgres import build_scan_connection, has_own_session
 
 _log = structlog.get_logger("hedgerow.storage")
@@ -31,27 +31,28 @@ class ChangeListener:
         self._arguments, _ = build_scan_connection(url, timeout_s, 0)
         self._session: psycopg.AsyncConnection[Any] | None = None
 
-    async def wait(self) -> None:
-        """Return after a change of any generation, or after the session began: a change may have
+    async def wait(self) -> frozenset[Topic] | None:
+        """Return the topics that have changed, or None after the session began: any change may have
         been missed before. Raises Unavailable without a database."""
         try:
-            await self._wait()
+            return await self._wait()
         except psycopg.Error:
             raise Unavailable("The database does not answer.") from None
 
-    async def _wait(self) -> None:
+    async def _wait(self) -> frozenset[Topic] | None:
         if self._session is None:
             self._session = await self._open()
             if self._session is None:
                 await asyncio.Event().wait()
-            return
-        is_changed = False
+            return None
+        topics: set[Topic] = set()
         try:
-            async for _ in self._session.notifies(stop_after=1):
-                is_changed = True
+            async for each in self._session.notifies(stop_after=1):
+                topics.add(each.payload)
         finally:
-            if not is_changed:
+            if not topics:
                 await self.close()
+        return frozenset(topics)
 
     async def _open(self) -> psycopg.AsyncConnection[Any] | None:
         session = await psycopg.AsyncConnection.connect(

@@ -52,6 +52,11 @@ async def fetch_project_generations(database: Database, prefix: str) -> dict[Pro
     return {ProjectId(int(topic.removeprefix(prefix))): number for topic, number in found.items()}
 
 
+def list_project_ids(topics: Iterable[Topic], prefix: str) -> list[ProjectId]:
+    """List the projects in the topics with this prefix."""
+    return [ProjectId(int(each.removeprefix(prefix))) for each in topics if each.startswith(prefix)]
+
+
 def read_generation(connection: Connection, topic: Topic) -> int:
     return connection.execute(_current, {"topic": topic}).scalar() or 0
 

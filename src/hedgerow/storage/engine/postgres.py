@@ -19,10 +19,10 @@ from weakref import WeakSet
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
+from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry, NullPool
 from sqlalchemy.util import await_only, greenlet_spawn
 
 from hedgerow.errors import Unavailable
@@ -38,6 +38,7 @@ from hedgerow.storage.engine.database import (
     Rows,
     read_elapsed_s,
 )
+from hedgerow.storage.engine.versions import APPLICATION_NAME
 
 T = TypeVar("T")
 
@@ -59,8 +60,14 @@ TCP_USER_TIMEOUT_MS = 10_000
 # How often connections are replaced while the server accepts no changes: after a failover they lead
 # to the former primary, and a session keeps the setting that it began with.
 READ_ONLY_RECONNECT_S = 1
+# Of a connection in the pool. SQLAlchemy clears what it knows of one when it connects again.
+WAS_USED = "was used"
 _READ_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
 DAMAGED = "The database has damaged files: run `hedgerow doctor`, and restore a backup."
+# psycopg counts these as errors of a program: what a statement finds of a connection that another
+# one has left in the middle, and a limit that the operator set for a role.
+CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError)
+TIME_LIMIT_ERRORS = (psycopg.errors.QueryCanceled, psycopg.errors.TransactionTimeout)
 # psycopg reports these as server errors, although a value is too large.
 VALUE_TOO_LARGE_ERRORS = (
     psycopg.errors.ProgramLimitExceeded,
@@ -89,7 +96,7 @@ def _build_driver_url(url: str) -> Any:
 def _build_connect_args(timeout_s: float) -> dict[str, Any]:
     return {
         "connect_timeout": max(1, round(timeout_s)),
-        "application_name": "hedgerow",
+        "application_name": APPLICATION_NAME,
         "keepalives_idle": KEEPALIVE_IDLE_S,
         "keepalives_interval": KEEPALIVE_INTERVAL_S,
         "keepalives_count": KEEPALIVE_COUNT,
@@ -228,9 +235,14 @@ class PostgresDatabase(Database):
         self._connections.add(connection.driver_connection)
         connection.run_async(_prepare_connection)
 
-    def _check_connection(self, connection: Any, *_: object) -> None:
+    def _check_connection(self, connection: Any, record: ConnectionPoolEntry, _: object) -> None:
         """Replace a connection that died while idle, and all of them if the server they lead to
-        accepts no changes."""
+        accepts no changes. A new one is used as it is: connecting may have taken longer than the
+        pause between replacements, and SQLAlchemy gives up after the second one, with an error
+        that is not the driver's."""
+        if not record.info.get(WAS_USED):
+            record.info[WAS_USED] = True
+            return
         is_due = time.monotonic() - self._reconnected_at >= READ_ONLY_RECONNECT_S
         if self._is_read_only and is_due:
             self._is_read_only, self._reconnected_at = False, time.monotonic()
@@ -449,11 +461,11 @@ def translate_error(error: BaseException) -> BaseException:
         return Unavailable("The database is locked by another process.")
     if isinstance(cause, VALUE_TOO_LARGE_ERRORS):
         return error
-    if isinstance(cause, psycopg.errors.QueryCanceled):
+    if isinstance(cause, TIME_LIMIT_ERRORS):
         return Unavailable("The database takes too long.")
     if isinstance(cause, psycopg.errors.IdleInTransactionSessionTimeout):
         return Unavailable("The process was interrupted for too long.")
-    if isinstance(error, OperationalError | InterfaceError | psycopg.OperationalError) or (
+    if isinstance(cause, CONNECTION_ERRORS) or (
         isinstance(error, DBAPIError) and error.connection_invalidated
     ):
         return Unavailable("The database does not answer.")

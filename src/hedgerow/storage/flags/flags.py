@@ -34,8 +34,6 @@ TOPIC = "flags:"
 _COLUMNS = tuple(each.name for each in fields(Flag) if each.name != "id")
 # On PostgreSQL, other requests go on only while a statement runs.
 MAX_BATCH_FLAGS = 50
-# With fewer flags, decoding all of them is fast enough.
-DECODE_CACHE_MIN_FLAGS = 200
 
 # A flag's id, version, time of change and time of last call. The times stay as the driver returns
 # them: converting thousands of timestamps would dominate the cost.
@@ -165,7 +163,8 @@ def _read_timezone(connection: Connection, project_id: ProjectId) -> str:
 
 
 class FlagDecodeCache:
-    """Decoded flags by project. Decoding thousands because one changed would delay requests."""
+    """Decoded flags by project. Reading all of them because one changed would delay requests, and
+    the change: a hundred take twice as long as one."""
 
     def __init__(self) -> None:
         self._flags: dict[ProjectId, dict[FlagVersion, Flag]] = {}
@@ -174,7 +173,7 @@ class FlagDecodeCache:
         marks = [
             tuple(row) for row in connection.execute(_select_versions, {"project": project_id})
         ]
-        known = self._flags.get(project_id, {}) if len(marks) > DECODE_CACHE_MIN_FLAGS else {}
+        known = self._flags.get(project_id, {})
         changed = [mark[0] for mark in marks if mark not in known]
         wanted = (table.c.project_id == project_id) & ~table.c.deleted
         if len(changed) < len(marks):

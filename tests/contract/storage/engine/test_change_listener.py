@@ -40,11 +40,11 @@ async def test_a_change_ends_the_wait_of_another_session(
 ) -> None:
     listener = ChangeListener(url, TIMEOUT_S)
     try:
-        await listener.wait()
+        assert await listener.wait() is None
         for _ in range(3):
             waiting = asyncio.create_task(listener.wait())
             await change(database)
-            await asyncio.wait_for(waiting, TIMEOUT_S)
+            assert await asyncio.wait_for(waiting, TIMEOUT_S) == frozenset({"flags:1"})
     finally:
         await listener.close()
 

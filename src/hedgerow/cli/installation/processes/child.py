@@ -17,7 +17,7 @@ import structlog
 import uvloop
 
 from hedgerow.cli.installation.processes.plan import ProcessPlan
-from hedgerow.cli.installation.processes.supervisor import READY
+from hedgerow.cli.installation.processes.supervisor import READY, REPLACE
 from hedgerow.cli.options import load_command_settings
 from hedgerow.cli.root import run_reporting_errors
 from hedgerow.settings import Settings
@@ -41,6 +41,16 @@ def _load_settings(plan: ProcessPlan) -> Settings:
     return replace(settings, metrics_port=port, shutdown_drain_s=plan.drain_s)
 
 
+def _tell_supervisor(plan: ProcessPlan, line: bytes) -> None:
+    with suppress(OSError):  # it has ended
+        os.write(plan.control, line + b"\n")
+
+
+def request_replacement(plan: ProcessPlan, number: int, pid: int) -> None:
+    """Ask the supervisor to end a reader, and to start another one."""
+    _tell_supervisor(plan, b"%s %d %d" % (REPLACE, number, pid))
+
+
 def open_sockets(plan: ProcessPlan) -> list[socket.socket]:
     return [socket.socket(fileno=each) for each in plan.sockets]
 
@@ -60,7 +70,6 @@ def follow_supervisor(plan: ProcessPlan) -> None:
 def report_ready(plan: ProcessPlan) -> None:
     gc.collect()
     gc.freeze()
-    with suppress(OSError):
-        os.write(plan.control, READY)
+    _tell_supervisor(plan, READY)
     if not plan.announces:
         _log.info("process is ready", number=plan.number)

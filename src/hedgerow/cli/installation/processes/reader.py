@@ -19,7 +19,7 @@ async def run_reader_process(plan: ProcessPlan, settings: Settings) -> None:
         report_ready(plan)
         running.start_accepting()
 
-    async with run_reader(settings, plan.owner_path, ready) as gateway:
+    async with run_reader(settings, plan.owner_path, plan.number, ready) as gateway:
         running = build_server(
             gateway,
             header_timeout_s=settings.request_read_timeout_s,

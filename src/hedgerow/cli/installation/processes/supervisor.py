@@ -13,6 +13,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -30,7 +31,10 @@ MAX_PAUSE_S = 30.0
 STABLE_S = 60.0
 # Beyond the grace period, for closing the stores.
 CLOSE_TIMEOUT_S = 120.0
-READY = b"r"
+# What processes write to their control socket, in lines: that they are ready, and which reader does
+# not answer its owner.
+READY = b"ready"
+REPLACE = b"replace"
 
 
 def listen_for_readers() -> tuple[socket.socket, str]:
@@ -62,8 +66,12 @@ def _build_command(module: str, plan: msgspec.Struct) -> list[str]:
 class SupervisedProcess:
     """A process that is started again when it ends, until the supervisor stops."""
 
-    def __init__(self, plan: SupervisorPlan, number: int) -> None:
+    def __init__(
+        self, plan: SupervisorPlan, number: int, replace: Callable[[int, int], None]
+    ) -> None:
+        """`replace` gets the number and the process id of a reader."""
         self.number = number
+        self._replace = replace
         self.is_reader = plan.owner_socket is not None and number > 0
         self.ready = asyncio.Event()
         self._plan = plan
@@ -79,11 +87,11 @@ class SupervisedProcess:
             with theirs:
                 self._process = await self._start(theirs)
             ours.setblocking(False)
-            waiting = asyncio.create_task(self._wait_ready(ours))
+            listening = asyncio.create_task(self._listen(ours))
             try:
                 return await self._process.wait()
             finally:
-                waiting.cancel()
+                listening.cancel()
                 self._process = None
                 self._is_first_start = False
 
@@ -114,10 +122,23 @@ class SupervisedProcess:
             process_group=0,
         )
 
-    async def _wait_ready(self, control: socket.socket) -> None:
-        if await asyncio.get_running_loop().sock_recv(control, 1) == READY:
-            self._is_starting = False
-            self.ready.set()
+    async def _listen(self, control: socket.socket) -> None:
+        pending = b""
+        while received := await asyncio.get_running_loop().sock_recv(control, 1024):
+            *lines, pending = (pending + received).split(b"\n")
+            for line in lines:
+                command, *numbers = line.split()
+                if command == READY:
+                    self._is_starting = False
+                    self.ready.set()
+                elif command == REPLACE:
+                    self._replace(*map(int, numbers))
+
+    def kill(self, pid: int) -> None:
+        """Kill the process unless it is another one by now."""
+        if self._process is not None and self._process.pid == pid:
+            _report(f"process {self.number} does not answer: ending it")
+            self.send_signal(signal.SIGKILL)
 
     def send_signal(self, number: signal.Signals) -> None:
         if number == signal.SIGINT and self._is_starting:
@@ -130,7 +151,10 @@ class SupervisedProcess:
 class Supervisor:
     def __init__(self, plan: SupervisorPlan) -> None:
         self._plan = plan
-        self._processes = [SupervisedProcess(plan, each) for each in range(len(plan.sockets))]
+        self._processes = [
+            SupervisedProcess(plan, each, lambda number, pid: self._processes[number].kill(pid))
+            for each in range(len(plan.sockets))
+        ]
         self._stopping = asyncio.Event()
         self._signal = signal.SIGTERM
         self._status = 0
