@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from uuid import UUID
 
 from sqlalchemy import insert
 
@@ -16,7 +17,7 @@ from tests.fault.decide_requests import (
     create_flag,
     decide,
 )
-from tests.support.factories import setting
+from tests.support.factories import captured_event
 from tests.support.live import Installation
 from tests.support.stored_events import wait_until_stored
 
@@ -52,8 +53,12 @@ def test_only_persons_of_the_backlog_wait(tmp_path: Path) -> None:
 
 def _write_backlog(data: Path) -> None:
     """Write the inbox as a killed service leaves it. Its last event is of the person `late`."""
-    events = [setting(f"person {number}", plan="free") for number in range(BACKLOG)]
-    rows = pack_captured([*events, setting("late", plan="paid")], bucket_count=1)
+    plans = {**{f"person {number}": "free" for number in range(BACKLOG)}, "late": "paid"}
+    events = [
+        captured_event("$set", id, {"$set": {"plan": plan}}, uuid=str(UUID(int=number)))
+        for number, (id, plan) in enumerate(plans.items(), start=1)
+    ]
+    rows = pack_captured(events, bucket_count=1)
     values = [
         {"bucket": 0, "project_id": 1, "events": row.events, "number": row.number, "accepted_ms": 0}
         for row in rows

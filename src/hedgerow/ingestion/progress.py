@@ -119,7 +119,7 @@ class Progress:
         """Return the position of the last event of the backlog that changes one of these."""
         if self._restored_names is None:
             return self._restored
-        last = max(self._restored_names.get(key, 0) for key in keys)
+        last = max((self._restored_names.get(key, 0) for key in keys), default=0)
         return self._restored_from + last if last else 0
 
     async def wait_until_processed(
