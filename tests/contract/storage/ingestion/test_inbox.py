@@ -122,41 +122,6 @@ async def test_captured_event_round_trips(inbox: SqlInboxStore) -> None:
     assert row.events == [odd, plain]
 
 
-async def test_unprocessed_names_have_the_number_of_their_last_event(stores: Stores) -> None:
-    inbox = SqlInboxStore(stores.database, 1)
-    assert await inbox.list_unprocessed_names() == {}
-    other = (await stores.new_project()).id
-    await add(inbox, build_captured_event(1, "ann"), build_captured_event(2, "bob"))
-    await add(inbox, captured_event("$identify", "bob", {"$anon_distinct_id": "before"}))
-    await add(inbox, captured_event("seen", "cleo", {"$groups": {"company": "x"}, "big": 2**70}))
-    await add(
-        inbox, captured_event("$groupidentify", "ann", {"$group_type": "team", "$group_key": "y"})
-    )
-    many = [build_captured_event(number, "dora") for number in range(PROCESS_BATCH_EVENTS)]
-    await add_each(inbox, *many[:20])
-    await add(inbox, *many[20:])
-    await add(inbox, build_captured_event(0, "naïve 🌿"), project=other)
-    assert await inbox.list_unprocessed_names() == {
-        (DEFAULT_PROJECT, "ann"): 5,
-        (DEFAULT_PROJECT, "bob"): 3,
-        (DEFAULT_PROJECT, "before"): 3,
-        (DEFAULT_PROJECT, "cleo"): 4,
-        (DEFAULT_PROJECT, "$group_type:company"): 4,
-        (DEFAULT_PROJECT, "$group_type:team"): 5,
-        (DEFAULT_PROJECT, "$group:y"): 5,
-        (DEFAULT_PROJECT, "dora"): 5 + PROCESS_BATCH_EVENTS,
-        (other, "naïve 🌿"): 6 + PROCESS_BATCH_EVENTS,
-    }
-
-
-async def test_damaged_row_has_no_names(stores: Stores) -> None:
-    inbox = SqlInboxStore(stores.database, 1)
-    await add_each(inbox, build_captured_event(1, "ann"), build_captured_event(2, "bob"))
-    first = "(SELECT min(id) FROM inbox)"
-    run_sql(stores.location, f"UPDATE inbox SET events = substr(events, 1, 9) WHERE id = {first}")
-    assert await inbox.list_unprocessed_names() == {(DEFAULT_PROJECT, "bob"): 2}
-
-
 async def test_empty_batch_is_a_no_op(inbox: SqlInboxStore) -> None:
     assert await inbox.fetch_unprocessed(0) == []
     assert await inbox.fetch_processed(0) == ()
