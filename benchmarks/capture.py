@@ -16,7 +16,9 @@ the answers too, and the load takes its part of them.
 
 import argparse
 import asyncio
+import http.client
 import itertools
+import json
 import os
 import sqlite3
 import statistics
@@ -30,7 +32,8 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.decide import PROJECT_KEY, LoadResult, measured, run_load
+from benchmarks import flag_world
+from benchmarks.decide import DECIDE, PROJECT_KEY, LoadResult, measured, run_load
 from benchmarks.http import Round, Running, shown, started
 from benchmarks.load import cores
 from benchmarks.records import request
@@ -346,13 +349,15 @@ def restart(count: int) -> None:
     """Rows of one event each, as single events make them, copied out of one that was accepted."""
     with tempfile.TemporaryDirectory(dir=".") as data:
         with hedgerow(os.sched_getaffinity(0), data):
-            pass
+            flag_world.fill(data, flag_count=flag_world.FLAGS, person_count=0)
         _fill_inbox(data, count)
         began = time.perf_counter()
         command = [HEDGEROW, "serve", "--port", "0", "--data", data]
         with started(command, os.sched_getaffinity(0)) as server:
             ready_s = time.perf_counter() - began
             began = time.perf_counter()
+            has_errors = evaluate_flags(server.port)
+            decided_s = time.perf_counter() - began
             post_once(server.port, batches(server.port, count=1))
             answered_s = time.perf_counter() - began
             wait_until_stored(data)
@@ -360,9 +365,21 @@ def restart(count: int) -> None:
             resident = resident_mib(server.pid)
     print(f"A start with {count:,} events in the inbox, a row each")
     print(
-        f"  ready after {ready_s:.2f} s, the first batch is answered {answered_s:.2f} s later,"
+        f"  ready after {ready_s:.2f} s, {decided_s:.2f} s later flags are evaluated for a person"
+        f" without waiting events ({'with' if has_errors else 'without'} errors)"
+    )
+    print(
+        f"  the first batch is answered {answered_s:.2f} s after the start,"
         f" all is stored {took:.1f} s later ({count / took:,.0f} events/s), resident {resident} MiB"
     )
+
+
+def evaluate_flags(port: int) -> bool:
+    """Evaluate flags that need stored data. Return whether the answer reports errors."""
+    body = json.dumps({"api_key": PROJECT_KEY, "distinct_id": "without events"})
+    with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+        connection.request("POST", DECIDE, body, {"Content-Type": "application/json"})
+        return bool(json.loads(connection.getresponse().read())["errorsWhileComputingFlags"])
 
 
 def _fill_inbox(data: str, count: int) -> None:

@@ -4,6 +4,8 @@ import http.client
 import itertools
 import json
 import os
+import platform
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -16,11 +18,15 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from hedgerow.cli.installation.malloc import HEAP_COUNT
 from hedgerow.lib.encryption import generate_encryption_key
 from tests.support.clickhouse_http import ClickHouseTestServer
 from tests.support.live import PERSONAL_KEY, PROJECT_KEY, LiveServer, find_free_port, wait_for
 from tests.support.postgres import PostgresTestServer
 
+EVENT = {"event": "seen", "distinct_id": "heaps"}
+# What glibc reserves for a heap, aligned to its size.
+HEAP_BYTES = 64 << 20
 KEY = {"Authorization": f"Bearer {PERSONAL_KEY}"}
 FLAGS: list[dict[str, Any]] = [
     {"key": "half", "filters": {"groups": [{"properties": [], "rollout_percentage": 50}]}},
@@ -283,6 +289,32 @@ def test_readers_of_an_owner_that_restarted_are_waited_for(server: LiveServer) -
     with ProcessClients(server) as processes:
         assert processes.find_values("restarted") == [False, False]
     assert list_children(server)[1] == reader
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other heaps")
+def test_threads_of_the_owner_share_heaps(server: LiveServer) -> None:
+    """Heaps of their own keep what threads have freed, and grow for hours."""
+    (owner,) = (pid for pid in list_children(server) if not _is_reader(pid))
+    sent = send(server, "POST", "/capture/", json={"api_key": PROJECT_KEY, **EVENT})
+    assert sent.status_code == 200
+    path = f"/api/projects/1/events/?distinct_id={EVENT['distinct_id']}"
+    assert send(server, "GET", path, headers=KEY).json()["results"]
+    threads = len(os.listdir(f"/proc/{owner}/task"))
+    assert threads > HEAP_COUNT
+    # The first heap is that of the main thread.
+    assert count_thread_heaps(owner) < HEAP_COUNT
+
+
+def count_thread_heaps(pid: int) -> int:
+    """Count the regions that glibc reserves for heaps of threads."""
+    text = Path(f"/proc/{pid}/maps").read_text()
+    regions = re.findall("^([0-9a-f]+)-([0-9a-f]+) (....)", text, re.MULTILINE)
+    count = 0
+    for (first, _, access), (_, last, rest) in itertools.pairwise(regions):
+        start, end = int(first, 16), int(last, 16)
+        is_heap = start % HEAP_BYTES == 0 and end - start == HEAP_BYTES
+        count += is_heap and (access, rest) == ("rw-p", "---p")
+    return count
 
 
 def test_streams_pass_through(server: LiveServer) -> None:

@@ -15,6 +15,7 @@ from hedgerow.persons.model import normalize_group_text
 from hedgerow.projects.model import ProjectId
 
 KEY_BYTES = 8
+GROUPS = "$groups"
 GROUP_TYPE_PREFIX = "$group_type:"
 # Of one event. A project has at most five group types.
 MAX_GROUP_TYPE_NAMES = 20
@@ -38,7 +39,7 @@ def list_other_names(event: CapturedEvent) -> Iterator[str]:
     elif name == GROUP_IDENTIFY and (group := parse_group(properties)):
         yield group_type_name(group[0])
         yield group_name(group[1])
-    groups = properties.get("$groups")
+    groups = properties.get(GROUPS)
     if isinstance(groups, dict):
         for group_type in islice(groups, MAX_GROUP_TYPE_NAMES):
             yield group_type_name(normalize_group_text(group_type))

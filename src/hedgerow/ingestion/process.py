@@ -164,6 +164,8 @@ class Processor:
 
     async def process(self) -> None:
         """Wait for captured events, then process one batch of each bucket."""
+        if self._progress.has_unknown_names:
+            self._progress.restore_names(await self._inbox.list_unprocessed_names())
         if not self._process_bisector.is_isolating:
             await self._wait_for_unprocessed()
         accepted, processed, started = self._progress.accepted, self.processed, time.monotonic()

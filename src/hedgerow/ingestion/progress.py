@@ -7,7 +7,7 @@ With several workers the counters are estimates, and readers wait with `inbox_wa
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from hedgerow.lib.eager import ensure_task
@@ -19,8 +19,10 @@ Key = tuple[ProjectId, str]
 class Progress:
     def __init__(self) -> None:
         self.accepted = self.processed = self.stored = 0
-        # The end of the backlog of the previous process, whose distinct ids are unknown.
-        self._restored = 0
+        # Where the unprocessed backlog of the previous process begins and ends, and the number of
+        # the last of its events that changes a person or group. None until these are known.
+        self._restored_from = self._restored = 0
+        self._restored_names: Mapping[Key, int] | None = {}
         # The backlog of all processes at the last observation.
         self._observed = 0
         # What unprocessed events change, oldest first, and the last event of each.
@@ -44,10 +46,23 @@ class Progress:
         return self.stored >= self.accepted
 
     def restore(self, *, unprocessed: int, unstored: int) -> None:
-        """Add the backlog that the previous process left."""
+        """Add the backlog that the previous process left. Its unprocessed events may change any
+        person until `restore_names`."""
         self.processed += unstored
         self.accepted += unprocessed + unstored
-        self._restored = self.accepted
+        self._restored_from, self._restored = self.processed, self.accepted
+        self._restored_names = None if unprocessed else {}
+        self._notify()
+
+    @property
+    def has_unknown_names(self) -> bool:
+        """Whether `restore_names` is to be called before further events are processed."""
+        return self._restored_names is None
+
+    def restore_names(self, names: Mapping[Key, int]) -> None:
+        """Set what the unprocessed events of the backlog change: the number of the last event of
+        each, from 1 for the first unprocessed event."""
+        self._restored_names = names
         self._notify()
 
     def accept(self, project_id: ProjectId, distinct_ids: Iterable[str]) -> None:
@@ -77,6 +92,8 @@ class Progress:
             position, key = self._unprocessed.popleft()
             if self._last_event.get(key) == position:
                 del self._last_event[key]
+        if self._restored_names and self.processed >= self._restored:
+            self._restored_names = {}
         self._notify()
 
     def mark_stored(self, number: int) -> None:
@@ -93,23 +110,31 @@ class Progress:
 
     def is_processed(self, project_id: ProjectId, names: Iterable[str]) -> bool:
         """Return whether no accepted event that changes one of these is unprocessed."""
-        return self.processed >= self._restored and not any(
-            (project_id, name) in self._last_event for name in names
+        keys = [(project_id, name) for name in names]
+        return self.processed >= self._find_last_restored(keys) and not any(
+            key in self._last_event for key in keys
         )
+
+    def _find_last_restored(self, keys: Iterable[Key]) -> int:
+        """Return the position of the last event of the backlog that changes one of these."""
+        if self._restored_names is None:
+            return self._restored
+        last = max((self._restored_names.get(key, 0) for key in keys), default=0)
+        return self._restored_from + last if last else 0
 
     async def wait_until_processed(
         self, project_id: ProjectId, names: Sequence[str], *, until: int, timeout_s: float
     ) -> bool:
         """Wait until those of the first `until` accepted events that change these are processed, or
         for the timeout. Return whether they are."""
-        last = max(self._last_event.get((project_id, name), self._restored) for name in names)
-        target = min(last, until)
-        await self._wait_as_reader(lambda: self.processed >= target, timeout_s)
-        is_processed = self.processed >= target
-        if not is_processed and target == self._restored:
-            # The restored backlog takes longer than the timeout: only one reader waits for it.
-            self._restored = 0
-        return is_processed
+        keys = [(project_id, name) for name in names]
+        last = min(max(self._last_event.get(key, 0) for key in keys), until)
+
+        def is_met() -> bool:
+            return self.processed >= max(last, self._find_last_restored(keys))
+
+        await self._wait_as_reader(is_met, timeout_s)
+        return is_met()
 
     async def wait_until_all_processed(self, *, timeout_s: float) -> bool:
         """Wait until all events accepted by now are processed, or for the timeout. Return whether

@@ -190,6 +190,11 @@ class InboxStore(Protocol):
         """Return the keys of all processed events that are not stored."""
         ...
 
+    async def list_unprocessed_names(self) -> Mapping[tuple[ProjectId, str], int]:
+        """Return what the unprocessed events change (`changed_names.py`), and the number of the
+        last event of each, from 1 for the first one. Only if there is one bucket."""
+        ...
+
     async def count_backlog(self) -> InboxBacklog: ...
 
     @property

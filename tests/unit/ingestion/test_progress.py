@@ -86,16 +86,40 @@ async def test_restored_events_may_belong_to_any_person() -> None:
     assert progress.is_processed(ONE, ["ann"])
 
 
-async def test_timeout_on_restored_events_ends_the_wait_for_them() -> None:
-    """Otherwise each reader waits until a large inbox is processed."""
+async def test_readers_wait_for_restored_events_of_their_person_only() -> None:
+    progress = Progress()
+    progress.restore(unprocessed=9, unstored=3)
+    assert progress.has_unknown_names
+    progress.accept(ONE, ["cleo"])
+    waits = [
+        asyncio.create_task(progress.wait_until_processed(ONE, [name], until=12, timeout_s=LONG_S))
+        for name in ("ann", "bob", "cleo")
+    ]
+    await asyncio.sleep(0)
+    progress.restore_names({(ONE, "ann"): 4, (TWO, "bob"): 9, (ONE, "cleo"): 2})
+    assert not progress.has_unknown_names
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [wait.done() for wait in waits] == [False, True, False]
+    assert progress.is_processed(ONE, ["bob"])
+    assert not progress.is_processed(TWO, ["bob"])
+    progress.mark_processed(4)
+    assert progress.is_processed(ONE, ["ann"])
+    assert not progress.is_processed(ONE, ["cleo"])
+    assert await asyncio.wait_for(waits[0], LONG_S)
+    progress.mark_processed(6)
+    assert progress.is_processed(TWO, ["bob"])
+    assert progress.is_processed(ONE, ["cleo"])
+    assert await asyncio.wait_for(waits[2], LONG_S)
+
+
+async def test_restored_events_make_readers_time_out_until_they_are_processed() -> None:
     progress = Progress()
     progress.restore(unprocessed=1_000_000, unstored=0)
-    progress.accept(ONE, ["bob"])
-    await progress.wait_until_processed(ONE, ["bob"], until=LAST, timeout_s=0)
-    assert not progress.is_processed(ONE, ["ann"])
-    await progress.wait_until_processed(ONE, ["ann"], until=LAST, timeout_s=0)
-    assert progress.is_processed(ONE, ["ann"])
-    assert not progress.is_processed(ONE, ["bob"])
+    for _ in range(2):
+        wait = progress.wait_until_processed(ONE, ["ann"], until=LAST, timeout_s=0)
+        assert not await wait
+        assert not progress.is_processed(ONE, ["ann"])
 
 
 async def test_reader_of_all_persons_waits_for_all_events() -> None:

@@ -23,6 +23,7 @@ from hedgerow.app.topology import (
     has_local_events_only,
     require_shared_stores,
 )
+from hedgerow.cli.installation.malloc import limit_free_memory
 from hedgerow.cli.installation.processes.plan import SupervisorPlan
 from hedgerow.cli.installation.processes.supervisor import listen_for_readers, start_supervisor
 from hedgerow.cli.options import (
@@ -145,6 +146,7 @@ async def run_on_sockets(
     is_replacement: bool = False,
 ) -> None:
     """Serve on the first socket, and where other processes are busy."""
+    limit_free_memory()
     failure: list[Exception] = []
     internal: InternalListener | None = None
 

@@ -13,6 +13,7 @@ import uvloop
 from hedgerow import __version__
 from hedgerow.app.topology import require_shared_stores
 from hedgerow.app.worker import MetricsAddress, run_worker
+from hedgerow.cli.installation.malloc import limit_free_memory
 from hedgerow.cli.options import DataOption, describe_state_location, load_command_settings
 from hedgerow.settings import Settings
 
@@ -55,6 +56,7 @@ async def _run(settings: Settings, metrics_address: MetricsAddress | None) -> No
             print(f"Metrics:   {metrics}")
         sys.stdout.flush()
 
+    limit_free_memory()
     task = asyncio.create_task(run_worker(settings, metrics_address, ready))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

@@ -1,5 +1,6 @@
 """The inbox: captured events wait here for processing, processed events for the event store."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
@@ -59,6 +60,7 @@ from hedgerow.storage.ingestion.inbox_packing import (
     pack_processed,
     pack_single_row,
     unpack_captured,
+    unpack_changed_names,
     unpack_keys,
     unpack_processed,
 )
@@ -273,13 +275,13 @@ class SqlInboxStore(InboxStore):
         ]
 
     async def _fetch_first_rows(
-        self, read: PreparedQuery, bucket: int, events: int, size: int
+        self, read: PreparedQuery, bucket: int, events: int, size: int, after: int = 0
     ) -> list[tuple[Any, ...]]:
         """Fetch the first rows of a bucket, limited by events and bytes, but at least one row."""
         found: list[tuple[Any, ...]] = []
         step = self._row_estimates.get(read, MIN_FETCH_ROWS)
         while events > 0 and size > 0:
-            after = found[-1][0] if found else 0
+            after = found[-1][0] if found else after
             params = {"bucket": bucket, "after": after, "limit": step}
             rows = await self._database.fetch(read, params)
             for row in rows:
@@ -477,6 +479,19 @@ class SqlInboxStore(InboxStore):
             ((last, events),) = rows
             keys += unpack_keys(events)
         return keys
+
+    async def list_unprocessed_names(self) -> Mapping[tuple[ProjectId, str], int]:
+        names: dict[tuple[ProjectId, str], int] = {}
+        number = last = 0
+        limits = (PROCESS_BATCH_EVENTS, PROCESS_BATCH_BYTES)
+        while rows := await self._fetch_first_rows(_select_inbox, 0, *limits, last):
+            for _, events_of_row, packed, project_id in rows:
+                number += events_of_row
+                names.update(((project_id, name), number) for name in unpack_changed_names(packed))
+            last = rows[-1][0]
+            # Requests have their turns: on SQLite nothing else here yields.
+            await asyncio.sleep(0)
+        return names
 
     async def count_backlog(self) -> InboxBacklog:
         ((unprocessed, unstored),) = await self._database.fetch(_select_backlog, {})

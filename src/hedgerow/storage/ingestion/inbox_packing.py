@@ -10,8 +10,9 @@ from zlib import crc32
 import msgspec
 
 from hedgerow.events.model import Event, EventKey
-from hedgerow.ingestion.changed_names import collect_changed_names, hash_name
+from hedgerow.ingestion.changed_names import GROUPS, collect_changed_names, hash_name
 from hedgerow.ingestion.model import CapturedEvent, PackedRow
+from hedgerow.ingestion.persons.loaded_state import GROUP_IDENTIFY, MERGE_PROPERTIES
 from hedgerow.ingestion.store import PROCESS_BATCH_EVENTS
 from hedgerow.projects.model import ProjectId
 
@@ -26,10 +27,21 @@ class _EventPrefix(msgspec.Struct, array_like=True):
     uuid: str
 
 
+class _CapturedPrefix(msgspec.Struct, array_like=True):
+    """The first fields of an encoded captured event."""
+
+    uuid: str
+    event: str
+    distinct_id: str
+
+
 _pack = msgspec.msgpack.Encoder().encode
 _decode_msgpack = msgspec.msgpack.Decoder(list[CapturedEvent]).decode
 _decode_json = msgspec.json.Decoder(list[CapturedEvent]).decode
 _decode_prefixes = msgspec.msgpack.Decoder(list[_EventPrefix]).decode
+_decode_captured_prefixes = msgspec.msgpack.Decoder(list[_CapturedPrefix]).decode
+# Rows without these change nothing but the persons of their distinct ids.
+_NAMES_OF_OTHERS = [name.encode() for name in (GROUPS, GROUP_IDENTIFY, *MERGE_PROPERTIES)]
 
 unpack_processed = msgspec.msgpack.Decoder(list[Event]).decode
 
@@ -76,6 +88,17 @@ def unpack_keys(packed: bytes) -> list[EventKey]:
         return [(key.project_id, key.uuid) for key in _decode_prefixes(packed)]
     except DECODE_ERRORS:
         return []
+
+
+def unpack_changed_names(packed: bytes) -> set[str]:
+    """Return what the encoded events change (`changed_names.py`); empty if the row cannot be
+    decoded. A quarter of the cost of decoding the events, for most rows."""
+    try:
+        if packed[:1] == b"[" or any(name in packed for name in _NAMES_OF_OTHERS):
+            return collect_changed_names(unpack_captured(packed))
+        return {each.distinct_id for each in _decode_captured_prefixes(packed)}
+    except DECODE_ERRORS:
+        return set()
 
 
 def _split_by_bucket(

@@ -9,13 +9,14 @@ import pytest
 from hedgerow.ingestion.model import CapturedEvent
 from hedgerow.ingestion.persons.changes import PersonChanges
 from hedgerow.ingestion.persons.loaded_state import LoadedState
-from hedgerow.ingestion.store import InboxBacklog, ProcessingResult
+from hedgerow.ingestion.store import PROCESS_BATCH_EVENTS, InboxBacklog, ProcessingResult
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
-from tests.contract.storage.conftest import Stores
+from tests.contract.storage.conftest import Stores, run_sql
 from tests.support.factories import captured_event
 
 PROJECT = ProjectId(1)
+GROUP = {"$group_type": "team", "$group_key": "y"}
 AT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 
 
@@ -64,3 +65,39 @@ async def test_released_buckets_are_available_at_once(
     assert not await other.fetch_processed(bucket)
     await one.release_leases()
     assert await other.fetch_processed(bucket)
+
+
+async def test_unprocessed_names_have_the_number_of_their_last_event(stores: Stores) -> None:
+    inbox = SqlInboxStore(stores.database, 1)
+    assert await inbox.list_unprocessed_names() == {}
+    other = (await stores.new_project()).id
+    for project, events in (
+        (PROJECT, [captured_event(distinct_id="ann"), captured_event(distinct_id="bob")]),
+        (PROJECT, [captured_event("$identify", "bob", {"$anon_distinct_id": "before"})]),
+        (PROJECT, [captured_event("seen", "cleo", {"$groups": {"company": "x"}, "n": 2**70})]),
+        (PROJECT, [captured_event("$groupidentify", "ann", GROUP)]),
+        *((PROJECT, [captured_event(distinct_id="dora")]) for _ in range(20)),
+        (PROJECT, [captured_event(distinct_id="dora")] * PROCESS_BATCH_EVENTS),
+        (other, [captured_event(distinct_id="naïve 🌿")]),
+    ):
+        await inbox.add(project, events, [], AT)
+    assert await inbox.list_unprocessed_names() == {
+        (PROJECT, "ann"): 5,
+        (PROJECT, "bob"): 3,
+        (PROJECT, "before"): 3,
+        (PROJECT, "cleo"): 4,
+        (PROJECT, "$group_type:company"): 4,
+        (PROJECT, "$group_type:team"): 5,
+        (PROJECT, "$group:y"): 5,
+        (PROJECT, "dora"): 25 + PROCESS_BATCH_EVENTS,
+        (other, "naïve 🌿"): 26 + PROCESS_BATCH_EVENTS,
+    }
+
+
+async def test_damaged_row_has_no_names(stores: Stores) -> None:
+    inbox = SqlInboxStore(stores.database, 1)
+    for distinct_id in ("ann", "bob"):
+        await inbox.add(PROJECT, [captured_event(distinct_id=distinct_id)], [], AT)
+    damage = "UPDATE inbox SET events = substr(events, 1, 9) WHERE id = (SELECT min(id) FROM inbox)"
+    run_sql(stores.location, damage)
+    assert await inbox.list_unprocessed_names() == {(PROJECT, "bob"): 2}
