@@ -5,6 +5,8 @@ What has been acknowledged is stored once, before and after the engine starts ag
 
 import asyncio
 import errno
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -231,6 +233,39 @@ async def test_what_replaces_parts_keeps_them_until_it_is_verified(
         if change is delete_first:
             await delete_first(store)
             stored = [event for event in stored if event.distinct_id != "user 0"]
+        await wait_until_stored(store, stored)
+        await wait_until(lambda: not list_sources(tmp_path))
+    async with open_store(tmp_path) as store:
+        assert await read_uuids(store) == sort_uuids(stored)
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def change(file: Path) -> None:
+    file.write_bytes(bytes(byte ^ 0xFF for byte in file.read_bytes()))
+
+
+@pytest.mark.parametrize("damage", [truncate, change])
+async def test_sources_stay_over_a_restart(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """The engine removes old sources when it starts, and finds no changed byte."""
+    stored: list[Event] = []
+    async with open_store(tmp_path) as store:
+        for _ in range(2):
+            stored += build_events()
+            await store.append(stored)
+        await merge(store)
+    parts = tmp_path / "events/chdb/store"
+    (merged,) = parts.glob("*/*/*_1_2_1/data.bin")
+    damage(merged)
+    for source in parts.glob("*/*/*_0"):
+        os.utime(source, (1, 1))
+    for kept in list_sources(tmp_path):
+        shutil.rmtree(kept)
+    async with open_store(tmp_path) as store:
+        await store.prepare()
+        await wait_until(lambda: list_quarantined(tmp_path))
         await wait_until_stored(store, stored)
         await wait_until(lambda: not list_sources(tmp_path))
     async with open_store(tmp_path) as store:

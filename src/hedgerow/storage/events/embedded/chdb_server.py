@@ -66,7 +66,10 @@ _BOUNDARY = re.compile(r"boundary=([^;]+)")
 _ERROR_LINE = re.compile(rb"^Code: .*", re.MULTILINE)
 _ERROR_CODE = re.compile(r"Code: (\d+)")
 _WRITE = re.compile(
-    rb"\s*(ALTER|ATTACH|CREATE|DELETE|DETACH|DROP|EXCHANGE|OPTIMIZE|RENAME|RESTORE|TRUNCATE)\b",
+    rb"\s*(ALTER|CREATE|DELETE|DROP|EXCHANGE|OPTIMIZE|RENAME|TRUNCATE)\b", re.IGNORECASE
+)
+_DEFINITION = re.compile(
+    rb"\s*(CREATE|DROP|EXCHANGE|RENAME|ALTER TABLE \S+ (ADD|MODIFY|DROP COLUMN))\b",
     re.IGNORECASE,
 )
 _NO_SPACE = "Code: 243. DB::Exception: The disk is almost full. (NOT_ENOUGH_SPACE)"
@@ -125,14 +128,19 @@ class Engine:
     verifier: PartVerifier | None = None
 
     @contextmanager
-    def verify_writes(self, *, changes_tables: bool) -> Iterator[None]:
-        """Verify what is written within."""
-        watched = self.verifier.watch if self.verifier else _trust
-        with self._end_if_incomplete(), watched(changes_tables=changes_tables):
+    def verify_command(self, statement: bytes) -> Iterator[None]:
+        """Verify what a statement within has written, if it writes."""
+        if self.verifier is None or not _WRITE.match(statement):
             yield
+            return
+        changes_definition = _DEFINITION.match(statement)
+        with self._end_if_incomplete():
+            with self.verifier.keep_definitions() if changes_definition else nullcontext():
+                yield
+            self.verifier.verify_command()
 
     def verify_parts(self) -> None:
-        """Verify parts that a merge may just have written."""
+        """Verify parts that an insert has written, or a merge may just have."""
         with self._end_if_incomplete():
             if self.verifier is not None:
                 self.verifier.verify_parts()
@@ -151,11 +159,6 @@ class Engine:
             yield
         except IncompleteWriteError as error:
             end_engine(error)
-
-
-@contextmanager
-def _trust(*, changes_tables: bool) -> Iterator[None]:
-    yield
 
 
 def main() -> None:
@@ -339,15 +342,14 @@ def _execute(session: Any, engine: Engine, request: _Request) -> Iterator[bytes]
             session.query(request.use)
             rows = memoryview(request.statement)[insert.end() :]
             engine.require_space(len(rows))
-            with engine.verify_writes(changes_tables=False):
-                _insert(session, insert[1].decode(), insert[2].decode(), rows, request)
+            _insert(session, insert[1].decode(), insert[2].decode(), rows, request)
+            engine.verify_parts()
         elif found := _READ.match(request.statement):
             session.query(request.use)
             sql = f"{found[1].decode()}\n {request.settings_clause} FORMAT {found[2].decode()}"
             yield from _read(session, sql, found[2].decode(), request)
         else:
-            is_write = _WRITE.match(request.statement) is not None
-            with engine.verify_writes(changes_tables=True) if is_write else nullcontext():
+            with engine.verify_command(request.statement):
                 yield from _run_command(engine.connect, request)
     except (RuntimeError, UnicodeDecodeError) as error:
         # Perhaps it has read a part that is not complete.

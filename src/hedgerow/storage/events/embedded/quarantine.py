@@ -25,7 +25,7 @@ BROKEN = "broken-on-start_"
 # Why a part was quarantined, and how many rows it had.
 REPORT = "quarantine.json"
 # How many quarantined parts stay.
-MAX_INSERTED, MAX_MERGED = 20, 3
+MAX_INSERTED, MAX_MERGED = 20, 8
 _QUARANTINED_NAME = re.compile(rf"{QUARANTINED}([^.]+)(?:\.\d+)?")
 
 
@@ -69,13 +69,17 @@ def list_quarantined(folder: Path) -> list[QuarantinedPart]:
 
 
 def prune_quarantined(folder: Path) -> None:
-    """Remove the oldest quarantined parts: on a disk that fails for long there are ever more. Those
-    of merges are large, and of no use since their sources are there."""
+    """Remove the oldest quarantined parts: on a disk that fails for long there are ever more. Of
+    those of merges, which are large and whose sources are there, only the newest has its files."""
     listed = list_quarantined(folder)
     inserted = [each for each in listed if each.part.is_inserted]
     others = [each for each in listed if not each.part.is_inserted]
     for each in (*inserted[MAX_INSERTED:], *others[MAX_MERGED:]):
         shutil.rmtree(each.folder)
+    for each in others[1:MAX_MERGED]:
+        for file in each.folder.iterdir():
+            if file.name != REPORT:
+                file.unlink()
 
 
 def describe_quarantined(path: Path) -> QuarantinedPart | None:

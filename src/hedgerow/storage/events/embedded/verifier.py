@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -70,6 +70,7 @@ class PartVerifier:
         self._connect = connect
         self._session = connect()
         self._lock = threading.Lock()
+        self._definition_lock = threading.Lock()
         self._tables: dict[Path, _Table] = {}
         # When the engine may merge again; 0 if it may.
         self._merges_at = 0.0
@@ -89,20 +90,23 @@ class PartVerifier:
         threading.Thread(target=self._sweep_forever, daemon=True).start()
 
     @contextmanager
-    def watch(self, *, changes_tables: bool) -> Iterator[None]:
-        """Verify what a statement within has written: the sizes of all new files, and the contents
-        of inserted parts. Raises IncompleteWriteError."""
-        with keep_definitions(self._folder) if changes_tables else nullcontext():
+    def keep_definitions(self) -> Iterator[None]:
+        """Keep the definitions that a statement within changes, until the new ones are complete."""
+        with self._definition_lock, keep_definitions(self._folder):
             yield
-        if changes_tables:
-            if incomplete := find_incomplete_file(self._folder):
-                raise IncompleteWriteError(f"{incomplete} is not complete")
-            with self._lock:
-                self._find_tables()
+
+    def verify_command(self) -> None:
+        """Verify what a statement other than an insert has written: definitions, texts of mutations
+        and parts. Raises IncompleteWriteError."""
+        if incomplete := find_incomplete_file(self._folder):
+            raise IncompleteWriteError(f"{incomplete} is not complete")
+        with self._lock:
+            self._find_tables()
         self.verify_parts()
 
     def verify_parts(self) -> None:
-        """Verify new parts of all tables. Raises IncompleteWriteError."""
+        """Verify new parts of all tables: the sizes of their files, and the contents of inserted
+        ones. Raises IncompleteWriteError."""
         with self._lock:
             for table in self._tables.values():
                 self._verify_new_parts(table)
