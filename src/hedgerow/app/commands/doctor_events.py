@@ -184,7 +184,7 @@ def _describe_quarantined(
         )
         yield CheckResult("warning", "event store", detail)
     if more := len(parts[MAX_LISTED_PARTS:]):
-        yield CheckResult("warning", "event store", f"{more} more parts are quarantined")
+        yield CheckResult("warning", "event store", f"{more} more part(s) are quarantined")
 
 
 def _describe_replicas(

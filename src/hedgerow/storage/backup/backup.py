@@ -169,7 +169,6 @@ def copy_key(source: Path, target: Path) -> None:
         return
     try:
         copy_file(source, target)
-        target.chmod(0o600)
     except OSError as error:
         raise OperatorError(f"Cannot copy the encryption key to {target}: {error}.") from None
 

@@ -9,10 +9,11 @@ _CHUNK_BYTES = 1 << 20
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy a file to a new one, and read that again, from the disk where the system can. Raises
-    OSError if the copy differs."""
+    """Copy a file to a new one of the same user only, and read that again, from the disk where the
+    system can. Raises OSError if the copy differs."""
     digest = hashlib.sha256()
-    with source.open("rb") as reader, target.open("xb") as writer:
+    created = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with source.open("rb") as reader, open(created, "wb") as writer:
         while chunk := reader.read(_CHUNK_BYTES):
             digest.update(chunk)
             writer.write(chunk)

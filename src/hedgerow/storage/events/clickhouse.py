@@ -118,8 +118,9 @@ _CLIENT_OPTIONS: dict[str, Any] = {
 
 _log = structlog.get_logger("hedgerow.events")
 
-# It logs every retry; errors are translated and logged by their callers.
-logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+# They log every retry; errors are translated and logged by their callers.
+for _name in ("urllib3.connectionpool", "clickhouse_connect.driver._backend.http_sync"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
 
 
 class ClientSockets:

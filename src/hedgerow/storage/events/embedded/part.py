@@ -52,7 +52,8 @@ class Part(NamedTuple):
 
     @property
     def is_inserted(self) -> bool:
-        return self.level == 0 and self.mutation == 0
+        """A block of replicas is merged with itself when it is inserted."""
+        return self.first_block == self.last_block and self.level <= 1 and self.mutation == 0
 
 
 def parse_part(name: str) -> Part | None:

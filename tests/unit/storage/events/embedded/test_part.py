@@ -11,6 +11,8 @@ def test_names_of_parts() -> None:
     assert parse("202603_1_3_1")[:5] == ("202603", 1, 3, 1, 0)
     assert parse("all_1_1_0_7")[:5] == ("all", 1, 1, 0, 7)
     assert parse("202603_4_4_0").is_inserted
+    assert parse("all_4_4_1").is_inserted
+    assert not parse("202603_4_5_1").is_inserted
     assert not parse("202603_4_4_0_5").is_inserted
     for name in ("detached", "tmp_insert_202603_2_2_0", "mutation_3.txt", "source_202603_1_1_0"):
         assert parse_part(name) is None
