@@ -134,9 +134,9 @@ class Engine:
             yield
             return
         changes_definition = _DEFINITION.match(statement)
+        with self.verifier.keep_definitions() if changes_definition else nullcontext():
+            yield
         with self._end_if_incomplete():
-            with self.verifier.keep_definitions() if changes_definition else nullcontext():
-                yield
             self.verifier.verify_command()
 
     def verify_parts(self) -> None:
@@ -154,10 +154,11 @@ class Engine:
 
     @contextmanager
     def _end_if_incomplete(self) -> Iterator[None]:
-        """End the process without an answer: the engine takes an incomplete part for a good one."""
+        """End the process without an answer: the engine takes an incomplete part for a good one,
+        also if it cannot be moved away."""
         try:
             yield
-        except IncompleteWriteError as error:
+        except (IncompleteWriteError, OSError) as error:
             end_engine(error)
 
 
@@ -351,7 +352,7 @@ def _execute(session: Any, engine: Engine, request: _Request) -> Iterator[bytes]
         else:
             with engine.verify_command(request.statement):
                 yield from _run_command(engine.connect, request)
-    except (RuntimeError, UnicodeDecodeError) as error:
+    except (RuntimeError, UnicodeDecodeError, OSError) as error:
         # Perhaps it has read a part that is not complete.
         engine.verify_parts()
         raise _Failure(str(error)) from error

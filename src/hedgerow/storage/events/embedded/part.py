@@ -84,6 +84,15 @@ def select_uncovered(parts: Iterable[Part]) -> list[Part]:
 def find_defect(folder: Path) -> str:
     """Return which file of a part is not complete, or empty text. Raises FileNotFoundError if the
     part was removed."""
+    try:
+        return _find_incomplete_file(folder)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        return f"{error.filename or folder} cannot be read: {error.strerror}"
+
+
+def _find_incomplete_file(folder: Path) -> str:
     with os.scandir(folder) as entries:
         sizes = {entry.name: entry.stat().st_size for entry in entries}
     try:
