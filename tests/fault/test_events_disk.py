@@ -3,6 +3,7 @@ lost or duplicated.
 """
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.fault.small_disk import fill_up, mount_disk
 from tests.support.stored_events import parts_of
 
 TIMEOUT_S = 60
+SPACE_OF_A_STATEMENT = 64 << 10
 
 
 async def test_append_fails_until_space_is_freed(tmp_path: Path) -> None:
@@ -61,6 +63,8 @@ async def test_a_move_to_typed_columns_pauses_until_space_is_freed(
         events = open_event_store(place)
         await events.prepare()
         fill_up(disk / "filler")
+        # The statement still fits, and what it does not.
+        os.truncate(disk / "filler", (disk / "filler").stat().st_size - SPACE_OF_A_STATEMENT)
         await events.move_columns()
         assert "The disk has 0 MiB free" in (await events.check()).move_problem
         assert await count_paths(events) == count

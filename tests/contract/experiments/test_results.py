@@ -296,7 +296,7 @@ def test_a_metric_of_another_version_does_not_affect_others(
     with closing(sqlite3.connect(server.data / "hedgerow.db", timeout=30)) as base, base:
         statement = "UPDATE experiments SET metrics = ?, type = 'space' WHERE name = 'newer'"
         base.execute(statement, (metrics,))
-        base.execute("UPDATE flags SET filters = '[]' WHERE key = 'odd'")
+        base.execute("UPDATE flags SET filters = '[]', version = version + 1 WHERE key = 'odd'")
     unknown, funnel = experiment.results()["metrics"]
     assert (unknown["name"], unknown["error"]["attr"]) == ("Kept", "metrics__0__metric_type")
     assert sums_by_variant(funnel)["test"] == (1, 1)

@@ -49,7 +49,6 @@ DAMAGED = (
 _DISK_FULL = "The disk of the event store is full: nothing can be stored until space is freed."
 _CANNOT_WRITE = "The event store cannot write its files: its disk is full, or fails."
 _OVERLOADED = "The event store is overloaded. Try again shortly."
-_UNEXPECTED = "The event store reports an error that is in the log of the service."
 NO_ANSWER = "The event store does not answer."
 _NO_COORDINATION = "The event store's coordination service does not answer."
 _REJECTED_USER = "The event store rejects the user name or password: check HEDGEROW_CLICKHOUSE_URL."
@@ -121,6 +120,14 @@ _log = structlog.get_logger("hedgerow.events")
 # They log every retry; errors are translated and logged by their callers.
 for _name in ("urllib3.connectionpool", "clickhouse_connect.driver._backend.http_sync"):
     logging.getLogger(_name).setLevel(logging.ERROR)
+
+
+class EngineError(Unavailable):
+    """An error of the engine without a meaning of its own. Its text is for operators only."""
+
+    def __init__(self, error: Error | OSError) -> None:
+        super().__init__("The event store reports an error that is in the log of the service.")
+        self.reason = describe_error(error)
 
 
 class ClientSockets:
@@ -294,7 +301,7 @@ class ClickHousePool:
                 self.report_damage(error)
             if translated is error and not is_data_error(error):
                 _log.error("the event store reports an error", reason=describe_error(error))
-                translated = Unavailable(_UNEXPECTED)
+                translated = EngineError(error)
             raise translated from error
         except Unavailable as error:
             if is_damage(error):

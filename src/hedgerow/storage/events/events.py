@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import structlog
 from clickhouse_connect.driver.client import Client
-from clickhouse_connect.driver.exceptions import Error
 
-from hedgerow.errors import Invalid, OperatorError
+from hedgerow.errors import Invalid, OperatorError, Unavailable
 from hedgerow.events.deletion import CountableEvents, EventSelection
 from hedgerow.events.model import Event, EventKey
 from hedgerow.lib.optional_packages import import_package
@@ -26,9 +25,10 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.events import integrity, purge, replica_schema
 from hedgerow.storage.events.clickhouse import (
     INSERT_TIMEOUT_S,
+    NO_ANSWER,
     ClickHousePool,
+    EngineError,
     PooledClient,
-    describe_error,
     fetch_rows,
 )
 from hedgerow.storage.events.column_move import (
@@ -105,8 +105,8 @@ class ClickHouseEventStore(CountableEvents):
         OperatorError if it refuses that, for example for lack of rights."""
         try:
             return await run_in_thread(self._check)
-        except Error as error:
-            raise OperatorError(f"ClickHouse refuses: {describe_error(error)}") from error
+        except EngineError as error:
+            raise OperatorError(f"ClickHouse refuses: {error.reason}") from error
 
     async def prepare(self) -> None:
         """Create the tables. Any first call would do so too."""
@@ -295,6 +295,15 @@ class ClickHouseEventStore(CountableEvents):
             )
 
     def _append(self, events: Sequence[Event]) -> int:
+        try:
+            return self._append_once(events)
+        except Unavailable as error:
+            if not self._pool.is_embedded or error.detail != NO_ANSWER:
+                raise
+        # The engine has ended, perhaps because of others: look again what is stored.
+        return self._append_once(events)
+
+    def _append_once(self, events: Sequence[Event]) -> int:
         with self._lock(events), self._lease() as (leased, layout):
             client = leased.client
             if not self._pool.is_embedded:

@@ -9,7 +9,12 @@ from uuid import uuid4
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import Error
 
-from hedgerow.storage.events.clickhouse import connect_server, describe_error, fetch_rows
+from hedgerow.storage.events.clickhouse import (
+    EngineError,
+    connect_server,
+    describe_error,
+    fetch_rows,
+)
 from hedgerow.storage.events.schema import DURABLE_SETTINGS, INSERT_SETTINGS
 from hedgerow.storage.events.table_layout import TableLayout, find_layout
 
@@ -27,8 +32,8 @@ def check_server(url: str, timeout_s: float) -> list[Finding]:
         with pool.client() as client:
             layout = find_layout(client) or TableLayout(table="")
             return list(_check(client, layout))
-    except (Error, OSError) as error:
-        return [("problem", "ClickHouse", describe_error(error))]
+    except EngineError as error:
+        return [("problem", "ClickHouse", error.reason)]
     finally:
         pool.close()
 
