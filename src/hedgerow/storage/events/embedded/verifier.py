@@ -121,11 +121,13 @@ class PartVerifier:
             if not each.part.is_inserted and now - each.quarantined_at < MERGE_FAILURES_S
         ]
         if failed_at:
-            self._merges_at = max(failed_at) + min(2 ** len(failed_at), MAX_MERGE_PAUSE_S)
+            left_s = max(failed_at) + 2 ** len(failed_at) - now
+            # The clock may have been set meanwhile.
+            self._merges_at = time.monotonic() + min(left_s, MAX_MERGE_PAUSE_S)
             self._session.query("SYSTEM STOP MERGES")
 
     def _resume_merges(self, session: Any) -> None:
-        if self._merges_at and time.time() >= self._merges_at:
+        if self._merges_at and time.monotonic() >= self._merges_at:
             self._merges_at = 0.0
             session.query("SYSTEM START MERGES")
 
