@@ -8,8 +8,9 @@ evaluates locally, list events, query them, read the API and change flags: about
 and twice as many further events a second, times `--rate`.
 
 The table has the figures after the first minute, in the middle and at the end, and the slope of
-the second half by least squares: the memory of each process should rise by at most 0.5 MB a
-minute. PSS counts pages that processes share in parts. `--samples` writes all samples as CSV.
+the second half by least squares: the memory of the owner and the readers should rise by at most
+0.5 MB a minute, once their caches are full. That of the event engine goes up and down. PSS
+counts pages that processes share in parts. `--samples` writes all samples as CSV.
 """
 
 import argparse
