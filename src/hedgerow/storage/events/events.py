@@ -97,7 +97,6 @@ class ClickHouseEventStore(CountableEvents):
 
     @property
     def quarantined_count(self) -> int:
-        """How many parts of the embedded engine are quarantined."""
         return self._pool.quarantined_count
 
     async def check(self) -> integrity.StoreFindings:
@@ -201,7 +200,6 @@ class ClickHouseEventStore(CountableEvents):
 
     async def purge(self) -> None:
         """Remove deleted events and persons from the files. The store stays available."""
-
         await purge.wait_for_earlier_purge(partial(self._run_on_table, purge.is_purging))
         await self._run_on_table(purge.purge_deleted_rows)
         if self._pool.is_embedded:

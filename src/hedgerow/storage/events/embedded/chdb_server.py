@@ -171,12 +171,12 @@ def main() -> None:
     folder = Path(path.partition("?")[0])
     connect = partial(import_chdb().connect, path)
     try:
-        repair_folder(folder)
+        loaded = repair_folder(folder)
         # The engine stops with its last connection.
         keeper = _open_folder(connect)
         _create_database(keeper, database, folder)
         verifier = PartVerifier(folder, connect)
-        verifier.start()
+        verifier.start(loaded)
     except (RuntimeError, OSError) as error:  # the parent reports it
         control.sendall(str(error).encode(errors="replace")[:4096])
         os._exit(1)

@@ -29,8 +29,8 @@ FORMAT_VERSION = "1"
 _MUTATION = re.compile(r"format version: \d+\n.*commands: .*\n", re.DOTALL)
 
 
-def repair_folder(folder: Path) -> None:
-    """Raises OSError."""
+def repair_folder(folder: Path) -> dict[Path, list[Part]]:
+    """Return the parts of each table that the engine is going to load. Raises OSError."""
     _restore_definitions(folder)
     for table in list_tables(folder):
         _write_format_version(table)
@@ -39,6 +39,7 @@ def repair_folder(folder: Path) -> None:
         restore_needed_sources(table)
         _link_covered_parts(table)
     prune_quarantined(folder)
+    return {table: list_parts(table) for table in list_tables(folder)}
 
 
 @contextmanager

@@ -9,7 +9,7 @@ more, uses the sources again, and repeats the mutation.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,16 +75,16 @@ class PartVerifier:
         # When the engine may merge again; 0 if it may.
         self._merges_at = 0.0
 
-    def start(self) -> None:
-        """Take the parts that the engine has found complete at its start as they are, except those
-        whose sources are kept. Then verify in the background."""
+    def start(self, loaded: Mapping[Path, Sequence[Part]]) -> None:
+        """Take the parts that the engine has loaded and found complete as they are, except those
+        whose sources are kept. Others are of merges since then. Then verify in the background."""
         self._find_tables()
         for table in self._tables.values():
             if restore_needed_sources(table.folder):
                 raise IncompleteWriteError("The engine has found damaged files.")
             sources = list_sources(table.folder)
             table.linked.update(sources)
-            table.known.update(select_uncovered(list_parts(table.folder)))
+            table.known.update(select_uncovered(loaded.get(table.folder, ())))
             table.unread = {p for p in table.known if any(map(p.covers, sources))}
         self._pause_merges()
         threading.Thread(target=self._sweep_forever, daemon=True).start()
