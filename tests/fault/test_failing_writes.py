@@ -270,6 +270,28 @@ async def test_sources_stay_over_a_restart(tmp_path: Path, damage: Callable[[Pat
         assert await read_uuids(store) == sort_uuids(stored)
 
 
+async def test_damage_that_only_the_engine_finds_at_its_start_brings_sources_back(
+    tmp_path: Path,
+) -> None:
+    stored: list[Event] = []
+    async with open_store(tmp_path) as store:
+        for _ in range(2):
+            stored += build_events()
+            await store.append(stored)
+        await merge(store)
+    (merged,) = (tmp_path / "events/chdb/store").glob("*/*/*_1_2_1")
+    columns = merged / "columns.txt"
+    columns.write_text(columns.read_text().replace("Int64", "Int6x"))
+    for kept in list_sources(tmp_path):
+        shutil.rmtree(kept)
+    # As after the time for which the engine keeps them: only the links are there.
+    for source in merged.parent.glob("*_0"):
+        source.rename(merged.parent / "detached" / f"source_{source.name}")
+    async with open_store(tmp_path) as store:
+        assert await read_uuids(store) == sort_uuids(stored)
+        await wait_until(lambda: not list_sources(tmp_path))
+
+
 async def test_merges_in_the_background_are_verified(
     tmp_path: Path, failing: FailingWrites
 ) -> None:
