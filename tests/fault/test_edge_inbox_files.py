@@ -228,7 +228,7 @@ def test_damage_while_running_is_found_by_the_next_read(tmp_path: Path) -> None:
     assert [number for number, _ in log.read()] == list(range(2, 11))
     assert list(log.lost) == [(1, 2)]
     segment.unlink()
-    # Not written to a file that nobody finds again.
+    # Not written to a file that is never found again.
     log.append([build_content(11)])
     log.close()
     assert read_again(tmp_path) == ([11], set(range(1, 11)))

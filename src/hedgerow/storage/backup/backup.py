@@ -49,7 +49,7 @@ class Backup:
 
     def begin(self) -> "Backup":
         """Create the folder, readable only by its owner, and return the backup to make: it is in a
-        folder of this one, so that nobody takes it for a complete backup. What an earlier attempt
+        folder of this one, so that it is not taken for a complete backup. What an earlier attempt
         has left is removed. Raises if something else is there."""
         unfinished = Backup(self.folder / UNFINISHED)
         try:

@@ -1,7 +1,7 @@
 """Prepares the folder of the embedded engine before the engine opens it.
 
 The engine refuses a folder with one definition or mutation that is not complete. And it would
-remove sources of a merge at once, although nobody has verified yet what was made from them.
+remove sources of a merge at once, although what was made from them is not verified yet.
 """
 
 import os
@@ -22,7 +22,7 @@ from hedgerow.storage.events.embedded.quarantine import (
     restore_source,
 )
 
-# A part may have been written shortly before the engine ended, so that nobody has verified it.
+# A part may have been written shortly before the engine ended, before it was verified.
 RECENT_S = 600
 PREVIOUS = ".previous"
 FORMAT_VERSION = "1"

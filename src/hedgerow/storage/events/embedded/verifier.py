@@ -54,7 +54,7 @@ class IncompleteWriteError(Exception):
 @dataclass(slots=True, kw_only=True)
 class _Table:
     """`known` are the parts whose files have the right sizes, `unread` those of them whose contents
-    nobody has verified. `changed_at` tells whether there can be new ones."""
+    are not verified yet. `changed_at` tells whether there can be new ones."""
 
     name: str
     folder: Path
