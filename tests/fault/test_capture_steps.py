@@ -490,12 +490,12 @@ async def test_many_waiting_events_are_processed_in_larger_batches(
     for number in range(3):
         await node.accept([build_event(f"event {number}", "ann")])
     await node.processor.process()
-    assert node.progress.is_all_processed
+    assert node.progress.is_all_processed(PROJECT)
     await node.processor.store()
     for number in range(2):
         await node.accept([build_event(f"later {number}", "ann")])
     await node.processor.process()
-    assert not node.progress.is_all_processed
+    assert not node.progress.is_all_processed(PROJECT)
 
 
 async def test_capture_requests_take_precedence_over_processing(

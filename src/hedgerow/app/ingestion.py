@@ -124,7 +124,7 @@ def build_deletion(
         SqlDeletionLog(database),
         AcceptedEvents(
             wait=ingestion.read_barrier.wait_until_stored,
-            wait_for_all=partial(_hurry, ingestion, wait_until_all_stored),
+            wait_for_all=partial(_wait_for_project, ingestion),
         ),
         behaviors,
     )
@@ -147,12 +147,21 @@ def build_behavior_backfill(
     )
 
 
-async def _hurry(ingestion: Ingestion, wait: Callable[[SqlInboxStore], Awaitable[None]]) -> None:
+async def _wait_for_project(ingestion: Ingestion, project_id: ProjectId) -> None:
+    wait = partial(wait_until_all_stored, project_id=project_id)
+    await _hurry(ingestion, wait, project_id)
+
+
+async def _hurry(
+    ingestion: Ingestion,
+    wait: Callable[[SqlInboxStore], Awaitable[None]],
+    project_id: ProjectId | None = None,
+) -> None:
     """Wait for events as a reader: workers hurry while one waits."""
 
     async def read() -> None:
         while True:
-            await ingestion.read_barrier.wait_until_stored()
+            await ingestion.read_barrier.wait_until_stored(project_id)
             await asyncio.sleep(STORE_POLL_INTERVAL_S)
 
     # In a context without the request: its response is never stale.

@@ -41,7 +41,7 @@ class EventImporter:
     ) -> Mapping[int, str]:
         """Accept the valid events, once the backlog is small enough. Returns the reasons why the
         others were rejected, by their index."""
-        while self._progress.waiting >= MAX_WAITING_EVENTS:
+        while self._progress.count_waiting(project_id) >= MAX_WAITING_EVENTS:
             await asyncio.sleep(POLL_INTERVAL_S)
         now = self._clock()
         randomness = self._randomness.take_uuid7_bytes()

@@ -150,8 +150,7 @@ class Processor:
         if not self._is_only_worker:
             return
         self._deduplicator.mark_processed(await self._inbox.list_pending_keys())
-        backlog = await self._inbox.count_backlog()
-        self._progress.restore(unprocessed=backlog.unprocessed, unstored=backlog.unstored)
+        self._progress.restore(await self._inbox.count_backlog())
 
     async def stop(self) -> None:
         """Release the leases, so that other workers continue without delay. The event store may
@@ -258,10 +257,10 @@ class Processor:
     ) -> None:
         work = partial(self._process_rows, bucket, duplicates)
         if await self._process_bisector.run(bucket, rows, work):
-            number = sum(row.number for row in rows)
-            self.processed += number
+            numbers = _count_by_project(rows)
+            self.processed += numbers.total()
             if self._watch is None:
-                self._progress.mark_processed(number)
+                self._progress.mark_processed(numbers)
             else:
                 self._watch.notify_processed(bucket)
 
@@ -319,10 +318,10 @@ class Processor:
         await self._routing.refresh()
         if await self._store_bisector.run(bucket, rows, partial(self._store, bucket)):
             self._deduplicator.mark_stored(_event_keys(rows))
-            number = sum(row.number for row in rows)
-            self.stored += number
+            numbers = _count_by_project(rows)
+            self.stored += numbers.total()
             if self._is_only_worker:
-                self._progress.mark_stored(number)
+                self._progress.mark_stored(numbers)
 
     async def _wait_for_unstored(self) -> None:
         """One of several workers: wait until `process` finds processed events, but not longer than
@@ -377,9 +376,8 @@ class Processor:
     async def poll_backlog(self) -> None:
         """Observe the progress of all workers. Pauses longer when counting a large backlog is
         slow."""
-        accepted, started = self._progress.accepted, time.monotonic()
-        backlog = await self._inbox.count_backlog()
-        self._progress.observe(accepted, unprocessed=backlog.unprocessed, unstored=backlog.unstored)
+        accepted, started = self._progress.list_unstored(), time.monotonic()
+        self._progress.observe(accepted, await self._inbox.count_backlog())
         await asyncio.sleep(min(PAUSE_FACTOR * (time.monotonic() - started), MAX_PAUSE_S))
 
     def _process_project(
@@ -422,6 +420,13 @@ async def _gather(work: Iterable[Awaitable[T]], at_once: int) -> list[T]:
         if isinstance(each, BaseException):
             raise each
     return cast(list[T], ended)
+
+
+def _count_by_project(rows: Sequence[InboxRow] | Sequence[ProcessedRow]) -> Counter[ProjectId]:
+    numbers: Counter[ProjectId] = Counter()
+    for row in rows:
+        numbers[row.project_id] += row.number
+    return numbers
 
 
 def _event_keys(rows: Iterable[ProcessedRow]) -> Iterator[EventKey]:

@@ -36,12 +36,14 @@ unprocessed_ids = Table(
     Column("bucket", Integer, nullable=False),
 )
 
-# Processed events that wait for the event store.
+# Processed events that wait for the event store. `project_id` is 0 in rows of earlier versions,
+# which have events of several projects.
 ready_events = Table(
     "ready_events",
     metadata,
     Column("id", Id, primary_key=True),
     Column("bucket", Integer, nullable=False),
+    Column("project_id", BigInteger, nullable=False, server_default="0"),
     Column("events", LargeBinary, nullable=False),
     Column("number", Integer, nullable=False),
     Column("accepted_ms", BigInteger),
