@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Integer, bindparam, literal_column, select, text
 
-from hedgerow.lib.fair_queue import Turns
+from hedgerow.lib.workers.fair_queue import Turns
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.database import Database, PreparedQuery
 from hedgerow.storage.tables.ingestion import inbox

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from hedgerow.lib.fair_queue import MIN_REMEMBERED_KEYS, Places, Turns
+from hedgerow.lib.workers.fair_queue import MIN_REMEMBERED_KEYS, Places, Turns
 
 
 def _take_turns(turns: Turns[str], waiting: str, number: int, cost: float = 1) -> str:
