@@ -220,7 +220,7 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
             watch=watch,
             idle_s=EMBEDDED_IDLE_S if is_embedded else SHARED_IDLE_S,
             locate_ip=locate_ip,
-            transform_stage=TransformStage(transformations),
+            transform_stage=TransformStage(transformations, in_order=inbox.has_stream),
             schema_stage=SchemaStage(schemas),
             learner=learner,
             routing=routing,

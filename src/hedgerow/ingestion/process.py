@@ -255,9 +255,11 @@ class Processor:
     async def _process_bucket(
         self, bucket: int, rows: Sequence[InboxRow], duplicates: ProcessedEvents
     ) -> None:
-        work = partial(self._process_rows, bucket, duplicates)
+        # Without those that wait for a later batch.
+        done: list[InboxRow] = []
+        work = partial(self._process_rows, bucket, duplicates, done)
         if await self._process_bisector.run(bucket, rows, work):
-            numbers = _count_by_project(rows)
+            numbers = _count_by_project(done or rows)
             self.processed += numbers.total()
             if self._watch is None:
                 self._progress.mark_processed(numbers)
@@ -275,14 +277,21 @@ class Processor:
                 return
 
     async def _process_rows(
-        self, bucket: int, duplicates: ProcessedEvents, rows: Sequence[InboxRow]
+        self,
+        bucket: int,
+        duplicates: ProcessedEvents,
+        done: list[InboxRow],
+        rows: Sequence[InboxRow],
     ) -> bool:
+        """Process rows, as far as their projects have time left in this batch, and add those to
+        `done`."""
         transformed = await self._transform_stage.apply(rows, duplicates)
         checked = await self._schema_stage.apply(rows, transformed, duplicates)
         results: dict[ProjectId, PersonBatchResult] = {}
         process = partial(self._process_project, duplicates, checked, results)
         if not await self._inbox.process(bucket, checked.rows, process, self._clock()):
             return False
+        done += checked.rows
         # Without dropped events and duplicates: they are never stored, so nothing would remove
         # them.
         self._deduplicator.mark_processed(

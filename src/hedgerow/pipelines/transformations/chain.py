@@ -1,7 +1,8 @@
-"""The chain of a project's transformations. Pure. It never raises: a transformation that fails
-leaves the event unchanged and is counted.
+"""The chain of a project's transformations. It never raises: a transformation that fails leaves the
+event unchanged and is counted. So do those that are left when an event has taken too long.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,12 @@ REASON_MAX = 500
 # The limits of captured events.
 EVENT_NAME_MAX = 200
 MAX_PROPERTIES_BYTES = 1_000_000
+# All transformations of a project together, for one event.
+EVENT_BUDGET_S = 0.25
+OVER_BUDGET = (
+    f"The transformations of this project take longer than {EVENT_BUDGET_S:g} s for an event. Use"
+    " fewer of them, or fewer and shorter patterns"
+)
 # Distinct reasons kept for one batch.
 MAX_REASONS = 5
 
@@ -68,7 +75,11 @@ class TransformationChain:
         self, event: IncomingEvent, counts: Sequence[TransformationCounts]
     ) -> IncomingEvent | None:
         """Apply all transformations to an event; None if one of them drops it."""
+        ends = time.perf_counter() + EVENT_BUDGET_S
         for step, count in zip(self._steps, counts, strict=True):
+            if time.perf_counter() > ends:
+                count.fail(OVER_BUDGET, event.uuid)
+                continue
             try:
                 if step.filter is not None and not step.filter(event):
                     continue
