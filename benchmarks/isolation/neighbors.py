@@ -204,6 +204,18 @@ async def attack_slow_receivers(world: World) -> None:
         )
 
 
+async def attack_edge_inbox(world: World) -> None:
+    """Requests of all sizes with the public key, while the origin of an edge process is away."""
+    sizes = (900_000, 9_000, 90)
+    bodies = [json.dumps(build_batch(world, 1, text="x" * size)).encode() for size in sizes]
+
+    async def send() -> None:
+        for body in bodies:
+            await world.send("POST", f"{world.victim_address}/batch/", content=body)
+
+    await repeat(send, copies=8)
+
+
 # The descriptors that a usual container has.
 FEW_DESCRIPTORS = {"slow-receivers": 2048}
 

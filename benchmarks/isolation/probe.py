@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
@@ -29,6 +30,14 @@ LINES = "".join(
 )
 
 
+class Scope(StrEnum):
+    """What to measure. At an edge process whose origin is away, events cannot be read."""
+
+    DECIDE = "decide"
+    EDGE = "edge"
+    ALL = "all"
+
+
 @dataclass(slots=True)
 class Latencies:
     """In milliseconds. A request that fails counts with its whole timeout."""
@@ -41,12 +50,11 @@ class Latencies:
 
 
 class Victim:
-    def __init__(self, address: str, key: str, project: int, *, is_rich: bool) -> None:
-        """`is_rich` measures everything, not only `/decide`."""
+    def __init__(self, address: str, key: str, project: int, scope: Scope) -> None:
         self._address = address
         self._key = key
         self._project = f"/api/projects/{project}"
-        self._is_rich = is_rich
+        self._scope = scope
         self.found = Latencies()
         self._received: dict[str, asyncio.Event] = {}
         self._import = ""
@@ -54,16 +62,17 @@ class Victim:
     async def run(self, seconds: float) -> Latencies:
         async with self._open_client() as client, self._serve() as port:
             await self._decide(client)
-            if self._is_rich:
+            if self._scope is Scope.ALL:
                 await self._prepare(client, port)
                 await self._capture(client, f"first {uuid4()}")
             self.found = Latencies()
             ends = time.monotonic() + seconds
             async with asyncio.TaskGroup() as tasks:
                 self._repeat(tasks, ends, 1 / PROBES_PER_SECOND, lambda: self._decide(client))
-                if self._is_rich:
+                if self._scope is not Scope.DECIDE:
                     capture = lambda: self._capture(client, "beat")  # noqa: E731
                     self._repeat(tasks, ends, 1 / CAPTURES_PER_SECOND, capture)
+                if self._scope is Scope.ALL:
                     self._repeat(tasks, ends, READ_INTERVAL_S, lambda: self._follow(client))
                     tasks.create_task(self._run_import(client))
         return self.found
@@ -194,18 +203,18 @@ class Victim:
             await asyncio.sleep(POLL_S)
 
 
-def probe(address: str, key: str, project: int, seconds: float, *, is_rich: bool) -> None:
+def probe(address: str, key: str, project: int, seconds: float, scope: Scope) -> None:
     """Send requests of the victim, and print the latencies as JSON."""
-    victim = Victim(address, key, project, is_rich=is_rich)
+    victim = Victim(address, key, project, scope)
     print(json.dumps(asdict(asyncio.run(victim.run(seconds)))))
 
 
 async def run_probe(world: World, seconds: float) -> list[float]:
     """Return the sorted latencies of `/decide`."""
-    return (await run_victim(world, seconds, is_rich=False)).decide
+    return (await run_victim(world, seconds, Scope.DECIDE)).decide
 
 
-async def run_victim(world: World, seconds: float, *, is_rich: bool = True) -> Latencies:
+async def run_victim(world: World, seconds: float, scope: Scope = Scope.ALL) -> Latencies:
     """Run the victim in another process, and return what it saw, sorted."""
     command = ["-m", "benchmarks.isolation", "probe", world.victim_address, world.victim_key]
     process = await asyncio.create_subprocess_exec(
@@ -213,7 +222,7 @@ async def run_victim(world: World, seconds: float, *, is_rich: bool = True) -> L
         *command,
         str(world.victim_project),
         str(seconds),
-        "rich" if is_rich else "",
+        scope,
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await process.communicate()

@@ -12,15 +12,18 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.support.clickhouse_http import ClickHouseTestServer
 
 HEDGEROW = str(Path(sys.executable).parent / "hedgerow")
 PERSONAL_KEY = "phx_benchmark-key-of-isolation"
 PROJECT_KEY = "phc_benchmark-key-of-isolation"
 TIMEOUT_S = 60
+EDGE_INBOX_MB = 64
 
 
 @dataclass(slots=True)
@@ -46,6 +49,13 @@ class World:
         self.answers[str(response.status_code)] += 1
         return response
 
+    async def rotate_secret(self, project: int) -> str:
+        """Return a new secret key of a project, for an edge process."""
+        path = f"/api/projects/{project}/rotate_secret_token/"
+        response = await self.client.patch(path, json={})
+        response.raise_for_status()
+        return str(response.json()["secret_api_token"])
+
     async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         response = await self.client.post(f"/api/projects/1/{path}/", json=body)
         if response.status_code not in {200, 201}:
@@ -56,6 +66,36 @@ class World:
 
 class Refused(Exception):
     """The service refused the definitions of the attack."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Servers:
+    """Servers of databases, with new ones for each service."""
+
+    postgres: Any
+    clickhouse: Any
+
+    def create_databases(self) -> dict[str, str]:
+        return {
+            "HEDGEROW_DATABASE_URL": self.postgres.create_database(),
+            "HEDGEROW_CLICKHOUSE_URL": self.clickhouse.create_database(),
+        }
+
+
+@contextmanager
+def open_servers(*, wanted: bool) -> Iterator[Servers | None]:
+    if not wanted:
+        yield None
+        return
+    # Imported on demand: it warns about the environment.
+    postgres = import_module("tests.support.postgres").PostgresTestServer()
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        clickhouse = ClickHouseTestServer(Path(folder))
+        try:
+            yield Servers(postgres=postgres, clickhouse=clickhouse)
+        finally:
+            clickhouse.kill()
+            postgres.close()
 
 
 @contextmanager
@@ -74,12 +114,12 @@ def run_service(descriptors: int, options: argparse.Namespace) -> Iterator[tuple
         # The servers of attacker and victim are on this machine.
         "HEDGEROW_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
     }
-    if options.data_url:
-        environment["HEDGEROW_DATABASE_URL"] = options.data_url
-        environment["HEDGEROW_CLICKHOUSE_URL"] = options.events_url
+    if options.servers is not None:
+        environment |= options.servers.create_databases()
+    processes = ["--processes", str(options.processes)] if options.processes > 1 else []
     with tempfile.TemporaryDirectory(dir=".") as data:
         process = subprocess.Popen(
-            [HEDGEROW, "serve", "--port", "0", "--data", data],
+            [HEDGEROW, "serve", "--port", "0", "--data", data, *processes],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -93,6 +133,33 @@ def run_service(descriptors: int, options: argparse.Namespace) -> Iterator[tuple
             if found is None:
                 raise RuntimeError(f"no address in {line!r}")
             yield int(found[1]), process.pid
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@contextmanager
+def run_edge(origin_port: int, secrets: list[str]) -> Iterator[tuple[str, int]]:
+    """Yield the address and the process id of an edge process with a small inbox."""
+    environment = os.environ | {
+        "HEDGEROW_EDGE_KEYS": ",".join(secrets),
+        "HEDGEROW_EDGE_INBOX_MAX_MB": str(EDGE_INBOX_MB),
+    }
+    with tempfile.TemporaryDirectory(dir=".") as data:
+        origin = f"http://127.0.0.1:{origin_port}"
+        process = subprocess.Popen(
+            [HEDGEROW, "edge", "--from", origin, "--port", "0", "--data", data],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        assert process.stdout is not None
+        try:
+            found = re.search(r"ready at (\S+)", process.stdout.readline())
+            if found is None:
+                raise RuntimeError("the edge process did not start")
+            yield found[1], process.pid
         finally:
             process.terminate()
             process.wait(30)

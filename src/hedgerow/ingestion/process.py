@@ -63,6 +63,9 @@ QUIET_S = 0.25
 # With more waiting events than this it does not pause, and its batches are larger: requests must
 # not fill the inbox.
 MAX_PAUSE_BACKLOG = 5_000
+# One of several workers takes so many events of a bucket: other projects wait in other buckets,
+# whose turn comes after it.
+SHARED_BATCH_EVENTS = 250
 # A stopping worker does not wait for a hanging database: leases expire.
 RELEASE_TIMEOUT_S = 2.0
 MAX_FLAG_TEXT_CHARS = 400
@@ -227,8 +230,10 @@ class Processor:
     async def _process_buckets(self, buckets: Sequence[int]) -> None:
         """Process one batch of each bucket, all at the same time: a worker mostly waits for the
         database."""
-        is_behind = self._progress.waiting >= MAX_PAUSE_BACKLOG
-        max_events = BACKLOG_BATCH_EVENTS if is_behind else PROCESS_BATCH_EVENTS
+        max_events = SHARED_BATCH_EVENTS
+        if self._is_only_worker:
+            is_behind = self._progress.waiting >= MAX_PAUSE_BACKLOG
+            max_events = BACKLOG_BATCH_EVENTS if is_behind else PROCESS_BATCH_EVENTS
         fetches = (self._inbox.fetch_unprocessed(bucket, max_events) for bucket in buckets)
         fetched = await _gather(fetches, CONCURRENT_BUCKETS)
         found = {
