@@ -135,7 +135,7 @@ class Deliverer:
     async def _run_round(self, destination: Destination) -> float:
         """Send due deliveries and return the seconds to wait before the next round."""
         id, now = destination.record.id, self._clock()
-        if not await self._store.has_due(id, _to_ms(now)):
+        if not await self._store.find_due([id], _to_ms(now)):
             return POLL_INTERVAL_S
         if not await self._store.acquire(id):
             return LEASE_RETRY_S

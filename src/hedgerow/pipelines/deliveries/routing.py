@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import chain
 
 from hedgerow.events.model import Event
 from hedgerow.lib.clock import Clock
@@ -51,9 +52,10 @@ class RoutingStage:
         )
         return {
             row: [
-                NewDelivery(record_id=id, event=grouped.get((event.project_id, event.uuid), event))
+                NewDelivery(
+                    event=grouped.get((event.project_id, event.uuid), event), record_ids=ids
+                )
                 for event, ids in some
-                for id in ids
             ]
             for row, some in matched.items()
             if some
@@ -61,7 +63,8 @@ class RoutingStage:
 
     def wake_destinations(self, deliveries: NewDeliveries) -> None:
         if deliveries:
-            self._wake({each.record_id for some in deliveries.values() for each in some})
+            made = chain.from_iterable(deliveries.values())
+            self._wake({id for each in made for id in each.record_ids})
 
 
 def _match_events(

@@ -23,7 +23,7 @@ from hedgerow.plugin.delivery import DeliveryContext
 from hedgerow.plugin.outcomes import Delivered, Outcome
 from hedgerow.storage.deliveries.new_deliveries import add_deliveries
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
-from hedgerow.storage.tables import deliveries
+from hedgerow.storage.tables import delivery_batches
 from tests.contract.storage.conftest import NOW, Stores
 from tests.contract.storage.deliveries.test_queue import event
 
@@ -73,12 +73,12 @@ class Loop:
 
 
 async def queue_events(stores: Stores, id: RecordId, numbers: range) -> None:
-    created = [NewDelivery(record_id=id, event=event(number)) for number in numbers]
+    created = [NewDelivery(event=event(number), record_ids=[id]) for number in numbers]
     await stores.database.write(lambda connection: add_deliveries(connection, created, NOW))
 
 
 async def count_queued(stores: Stores) -> int:
-    return int(await stores.fetch_scalar(select(func.count()).select_from(deliveries)))
+    return int(await stores.fetch_scalar(select(func.sum(delivery_batches.c.number))) or 0)
 
 
 async def run_until_empty(stores: Stores, *loops: Loop) -> None:
@@ -111,7 +111,7 @@ async def test_lanes_of_a_project_hold_few_large_events_at_a_time(stores: Stores
     for number, record in enumerate(records):
         created = [
             NewDelivery(
-                record_id=record.id,
+                record_ids=[record.id],
                 event=msgspec.structs.replace(large, uuid=event(number * 100 + each).uuid),
             )
             for each in range(5)
