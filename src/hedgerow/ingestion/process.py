@@ -30,6 +30,8 @@ from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.schema_stage import CheckedRows, SchemaStage
 from hedgerow.ingestion.store import (
     BACKLOG_BATCH_EVENTS,
+    FAN_OUT_BYTES,
+    FAN_OUT_EVENTS,
     PROCESS_BATCH_EVENTS,
     STORE_BATCH_EVENTS,
     InboxStore,
@@ -143,6 +145,7 @@ class Processor:
 
     async def _dead_letter_processed(self, bucket: int, row: ProcessedRow, reason: str) -> bool:
         await self._inbox.dead_letter_processed(bucket, row, reason, self._clock())
+        self._mark_stored([row])
         return True
 
     async def start(self) -> None:
@@ -317,12 +320,7 @@ class Processor:
             return
         # Outside the bisector: if destinations cannot be read, no event is at fault.
         await self._routing.refresh()
-        if await self._store_bisector.run(bucket, rows, partial(self._store, bucket)):
-            self._deduplicator.mark_stored(_event_keys(rows))
-            number = sum(row.number for row in rows)
-            self.stored += number
-            if self._is_only_worker:
-                self._progress.mark_stored(number)
+        await self._store_bisector.run(bucket, rows, partial(self._store, bucket))
 
     async def _wait_for_unstored(self) -> None:
         """One of several workers: wait until `process` finds processed events, but not longer than
@@ -357,10 +355,19 @@ class Processor:
         if not self._inbox.is_held(bucket):
             return False
         await self._append([event for row in rows for event in row.events])
-        new = await self._routing.route({row.id: row.events for row in rows})
-        await self._inbox.mark_stored(rows, new, self._clock())
-        self._routing.wake_destinations(new)
+        for some in split_rows(rows, FAN_OUT_EVENTS, FAN_OUT_BYTES):
+            new = await self._routing.route({row.id: row.events for row in some})
+            await self._inbox.mark_stored(some, new, self._clock())
+            self._mark_stored(some)
+            self._routing.wake_destinations(new)
         return True
+
+    def _mark_stored(self, rows: Sequence[ProcessedRow]) -> None:
+        self._deduplicator.mark_stored(_event_keys(rows))
+        number = sum(row.number for row in rows)
+        self.stored += number
+        if self._is_only_worker:
+            self._progress.mark_stored(number)
 
     async def _append(self, events: Sequence[Event]) -> None:
         self._appends += 1
@@ -422,6 +429,20 @@ async def _gather(work: Iterable[Awaitable[T]], at_once: int) -> list[T]:
         if isinstance(each, BaseException):
             raise each
     return cast(list[T], ended)
+
+
+def split_rows(
+    rows: Sequence[ProcessedRow], max_events: int, max_bytes: int
+) -> Iterator[Sequence[ProcessedRow]]:
+    """Split rows into parts of bounded size, at least one row each."""
+    start, events, size = 0, 0, 0
+    for at, row in enumerate(rows):
+        events += len(row.events)
+        size += row.size
+        if at > start and (events > max_events or size > max_bytes):
+            yield rows[start:at]
+            start, events, size = at, len(row.events), row.size
+    yield rows[start:]
 
 
 def _event_keys(rows: Iterable[ProcessedRow]) -> Iterator[EventKey]:
