@@ -318,7 +318,8 @@ class DeliveryStore(Protocol):
     """The delivery queue of each destination. A lease gives it to one process at a time."""
 
     async def find_due(self, record_ids: Sequence[RecordId], now_ms: int) -> set[RecordId]:
-        """Return those of these destinations that have due deliveries, with one query."""
+        """Return those of these destinations that have due deliveries and are not paused, with one
+        query."""
         ...
 
     async def acquire(self, record_id: RecordId) -> bool:

@@ -23,7 +23,12 @@ from hedgerow.pipelines.deliveries.model import (
     DeliveryReport,
     RetentionPeriods,
 )
-from hedgerow.pipelines.deliveries.retry import NOT_PAUSED, DeadDelivery, PauseState
+from hedgerow.pipelines.deliveries.retry import (
+    MAX_RETRY_AFTER_MS,
+    NOT_PAUSED,
+    DeadDelivery,
+    PauseState,
+)
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.store import (
     DeliveryStore,
@@ -100,7 +105,10 @@ _select_health = PreparedQuery(
 )
 
 _SELECT_DUE = (
-    "SELECT r.id FROM pipeline_records AS r WHERE r.id IN ({numbers})"
+    "SELECT r.id FROM pipeline_records AS r LEFT JOIN destination_states AS s"
+    " ON s.record_id = r.id WHERE r.id IN ({numbers})"
+    # A pause beyond the maximum was stored before the clock was corrected.
+    " AND coalesce(s.paused_until_ms, 0) NOT BETWEEN ? AND ?"
     " AND (EXISTS (SELECT 1 FROM delivery_batches AS b WHERE b.record_id = r.id)"
     " OR EXISTS (SELECT 1 FROM deliveries AS d WHERE d.record_id = r.id"
     " AND d.status = 'retrying' AND d.due_ms <= ?))"
@@ -148,7 +156,9 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
     async def find_due(self, record_ids: Sequence[RecordId], now_ms: int) -> set[RecordId]:
         ids: list[int] = list(record_ids)
         rows = await self._database.read(
-            lambda connection: bulk.select(connection, _SELECT_DUE, ids, now_ms)
+            lambda connection: bulk.select(
+                connection, _SELECT_DUE, ids, now_ms + 1, now_ms + MAX_RETRY_AFTER_MS, now_ms
+            )
         )
         return {RecordId(id) for (id,) in rows}
 

@@ -64,11 +64,13 @@ class EventSweep:
         """Delete the events of the segments that were added and have no batch."""
         while self._released:
             some = [self._released.pop() for _ in range(min(len(self._released), READ_SEGMENTS))]
+            is_done = False
             try:
                 await self._delete_unused(some)
-            except BaseException:
-                self._released.update(some)
-                raise
+                is_done = True
+            finally:
+                if not is_done:
+                    self._released.update(some)
 
     async def _delete_unused(self, segments: list[int]) -> None:
         unused = await self._database.read(lambda connection: _find_unused(connection, segments))
