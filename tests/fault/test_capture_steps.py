@@ -30,6 +30,7 @@ from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.lib.ids import UUID7_RANDOM_BYTES
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.deliveries import routing
 from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.pipelines.destinations.registry import DestinationRegistry
@@ -352,6 +353,28 @@ async def test_crash_during_a_fan_out_adds_each_delivery_once(
         due = await queue.due(record.id, 100, 0)
         assert [each.event.distinct_id for each in due] == [each["distinct_id"] for each in batch]
     assert await world.number_of(func.count(delivery_events.c.id)) == len(batch)
+
+
+async def test_events_whose_filters_take_long_are_routed_in_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in a turn at worst. A crash leaves the others where they are."""
+    monkeypatch.setattr(routing, "MAX_MATCH_S", 0)
+    monkeypatch.setattr(inbox_packing, "FAN_OUT_EVENTS", 4)
+    record = await SqlRecordStore(world.database).add(DESTINATION, _build_entry, None, NOW)
+    batch = [build_event("seen", f"{number}") for number in range(9)]
+    node = await world.process(Crash("after stored", turns=5))
+    await node.accept(batch)
+    with pytest.raises(Killed):
+        await node.work()
+    queue = SqlDeliveryStore(world.database)
+    assert len(await queue.due(record.id, 100, 0)) == 6
+    last = await world.process(Crash(""))
+    assert last.progress.waiting == 3
+    await last.work()
+    due = await queue.due(record.id, 100, 0)
+    assert [each.event.distinct_id for each in due] == [each["distinct_id"] for each in batch]
+    await _assert_once(world, batch)
 
 
 async def test_crash_after_the_response_loses_nothing(world: World) -> None:

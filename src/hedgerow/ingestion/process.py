@@ -25,7 +25,7 @@ from hedgerow.ingestion.persons.changes import PersonBatchResult
 from hedgerow.ingestion.persons.enrich import LocateIp
 from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.ingestion.persons.process import process_batch
-from hedgerow.ingestion.poison_isolation import BatchBisector, IsDataError, OnDeadLetter
+from hedgerow.ingestion.poison_isolation import BatchBisector, IsDataError, OnDeadLetter, cut_row
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.schema_stage import CheckedRows, SchemaStage
 from hedgerow.ingestion.store import (
@@ -356,10 +356,13 @@ class Processor:
             return False
         await self._append([event for row in rows for event in row.events])
         for some in split_rows(rows, FAN_OUT_EVENTS, FAN_OUT_BYTES):
-            new = await self._routing.route({row.id: row.events for row in some})
-            await self._inbox.mark_stored(some, new, self._clock())
-            self._mark_stored(some)
+            number, new = await self._routing.route({row.id: row.events for row in some})
+            routed = take_events(some, number)
+            await self._inbox.mark_stored(routed, new, self._clock())
+            self._mark_stored(routed)
             self._routing.wake_destinations(new)
+            if number < sum(len(row.events) for row in some):
+                break  # The filters take long. The next batch begins with the rest.
         return True
 
     def _mark_stored(self, rows: Sequence[ProcessedRow]) -> None:
@@ -443,6 +446,19 @@ def split_rows(
             yield rows[start:at]
             start, events, size = at, len(row.events), row.size
     yield rows[start:]
+
+
+def take_events(rows: Sequence[ProcessedRow], number: int) -> Sequence[ProcessedRow]:
+    """Return the rows with their first events, so many in all."""
+    taken: list[ProcessedRow] = []
+    for row in rows:
+        if len(row.events) > number:
+            if number:
+                taken.append(cut_row(row, number))
+            break
+        taken.append(row)
+        number -= len(row.events)
+    return taken
 
 
 def _event_keys(rows: Iterable[ProcessedRow]) -> Iterator[EventKey]:
