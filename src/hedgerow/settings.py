@@ -132,6 +132,16 @@ class Settings(SignInSettings):
         "Days to remember delivered events, so that a replay can skip them.",
         old_name="delivered_days",
     )
+    max_enabled_destinations: int = define_setting(
+        100,
+        parse_whole_number(1, 100_000),
+        "Limit of enabled destinations per project.",
+    )
+    max_enabled_transformations: int = define_setting(
+        100,
+        parse_whole_number(1, 100_000),
+        "Limit of enabled transformations per project.",
+    )
     purge_interval_s: float = define_setting(
         3600.0,
         parse_seconds(1, 7 * 24 * 3600),

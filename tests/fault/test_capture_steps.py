@@ -15,6 +15,7 @@ from sqlalchemy import Connection, func, select
 from hedgerow.definitions.learn import DefinitionLearner
 from hedgerow.definitions.schema_registry import WORKER_LIMITS, SchemaRegistry
 from hedgerow.events.model import Event
+from hedgerow.ingestion import process
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
@@ -29,6 +30,7 @@ from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.lib.ids import UUID7_RANDOM_BYTES
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.pipelines.catalogue import Catalogue
+from hedgerow.pipelines.deliveries import routing
 from hedgerow.pipelines.deliveries.model import NewDeliveries
 from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.pipelines.destinations.registry import DestinationRegistry
@@ -47,14 +49,17 @@ from hedgerow.storage.connect import (
     open_event_store,
 )
 from hedgerow.storage.deliveries.groups import SqlGroupStore
+from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
+from hedgerow.storage.ingestion import inbox_packing
 from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
 from hedgerow.storage.ingestion.definitions import SqlDefinitionStore, SqlSchemaStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.migrations.apply import prepare_database
 from hedgerow.storage.pipelines.records import SqlRecordStore
 from hedgerow.storage.tables import (
+    delivery_events,
     flag_calls,
     flags,
     person_distinct_ids,
@@ -109,6 +114,9 @@ TRANSFORMATION = RecordDraft(
     description="",
     deleted=False,
     web_token="",
+)
+DESTINATION = replace(
+    TRANSFORMATION, family=Family.DESTINATION, component_id=ComponentId(1), component_version="1"
 )
 # printf a | openssl dgst -sha256 -hmac pepper
 HASH_OF_A = "69dfcf5937d48bf9fc1d6ec1c7f067449e2466f352259e7b573d5c9fa9daec72"
@@ -320,6 +328,53 @@ async def test_crash_transforms_nothing_twice(world: World, step: str) -> None:
     assert emails == {HASH_OF_A}
     assert (await world.properties())["email"] == HASH_OF_A
     assert await world.number_of(func.sum(transformation_counts.c.changed)) == len(batch)
+
+
+@pytest.mark.parametrize("slices", [1, 3, 4])
+async def test_crash_during_a_fan_out_adds_each_delivery_once(
+    world: World, slices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox_packing, "FAN_OUT_EVENTS", 2)
+    monkeypatch.setattr(process, "FAN_OUT_EVENTS", 2)
+    records = SqlRecordStore(world.database)
+    made = [await records.add(DESTINATION, _build_entry, None, NOW) for _ in range(3)]
+    batch = [build_event("seen", f"{number}") for number in range(9)]
+    node = await world.process(Crash("after stored", turns=slices - 1))
+    await node.accept(batch)
+    with pytest.raises(Killed):
+        await node.work()
+    events = await world.number_of(func.count(delivery_events.c.id))
+    assert events == 2 * slices
+    last = await world.process(Crash(""))
+    assert last.progress.waiting == len(batch) - events
+    await last.work()
+    queue = SqlDeliveryStore(world.database)
+    for record in made:
+        due = await queue.due(record.id, 100, 0)
+        assert [each.event.distinct_id for each in due] == [each["distinct_id"] for each in batch]
+    assert await world.number_of(func.count(delivery_events.c.id)) == len(batch)
+
+
+async def test_events_whose_filters_take_long_are_routed_in_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in a turn at worst. A crash leaves the others where they are."""
+    monkeypatch.setattr(routing, "MAX_MATCH_S", 0)
+    monkeypatch.setattr(inbox_packing, "FAN_OUT_EVENTS", 4)
+    record = await SqlRecordStore(world.database).add(DESTINATION, _build_entry, None, NOW)
+    batch = [build_event("seen", f"{number}") for number in range(9)]
+    node = await world.process(Crash("after stored", turns=5))
+    await node.accept(batch)
+    with pytest.raises(Killed):
+        await node.work()
+    queue = SqlDeliveryStore(world.database)
+    assert len(await queue.due(record.id, 100, 0)) == 6
+    last = await world.process(Crash(""))
+    assert last.progress.waiting == 3
+    await last.work()
+    due = await queue.due(record.id, 100, 0)
+    assert [each.event.distinct_id for each in due] == [each["distinct_id"] for each in batch]
+    await _assert_once(world, batch)
 
 
 async def test_crash_after_the_response_loses_nothing(world: World) -> None:

@@ -476,6 +476,11 @@ def _build_delivery_tasks(container: Container) -> list[PeriodicTask]:
             interval_s=CHECK_INTERVAL_S,
             run=follow_set_back_clock,
         ),
+        PeriodicTask(
+            name="delete delivered events",
+            interval_s=CHECK_INTERVAL_S,
+            run=delivery.records.delete_delivered,
+        ),
         PeriodicTask(name="delete old deliveries", interval_s=HOUR_S, run=delete_old),
         PeriodicTask(
             name="complete export files",

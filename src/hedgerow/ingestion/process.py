@@ -25,11 +25,13 @@ from hedgerow.ingestion.persons.changes import PersonBatchResult
 from hedgerow.ingestion.persons.enrich import LocateIp
 from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.ingestion.persons.process import process_batch
-from hedgerow.ingestion.poison_isolation import BatchBisector, IsDataError, OnDeadLetter
+from hedgerow.ingestion.poison_isolation import BatchBisector, IsDataError, OnDeadLetter, cut_row
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.schema_stage import CheckedRows, SchemaStage
 from hedgerow.ingestion.store import (
     BACKLOG_BATCH_EVENTS,
+    FAN_OUT_BYTES,
+    FAN_OUT_EVENTS,
     PROCESS_BATCH_EVENTS,
     STORE_BATCH_EVENTS,
     InboxStore,
@@ -146,6 +148,7 @@ class Processor:
 
     async def _dead_letter_processed(self, bucket: int, row: ProcessedRow, reason: str) -> bool:
         await self._inbox.dead_letter_processed(bucket, row, reason, self._clock())
+        self._mark_stored([row])
         return True
 
     async def start(self) -> None:
@@ -330,12 +333,7 @@ class Processor:
             return
         # Outside the bisector: if destinations cannot be read, no event is at fault.
         await self._routing.refresh()
-        if await self._store_bisector.run(bucket, rows, partial(self._store, bucket)):
-            self._deduplicator.mark_stored(_event_keys(rows))
-            numbers = _count_by_project(rows)
-            self.stored += numbers.total()
-            if self._is_only_worker:
-                self._progress.mark_stored(numbers)
+        await self._store_bisector.run(bucket, rows, partial(self._store, bucket))
 
     async def _wait_for_unstored(self) -> None:
         """One of several workers: wait until `process` finds processed events, but not longer than
@@ -370,10 +368,22 @@ class Processor:
         if not self._inbox.is_held(bucket):
             return False
         await self._append([event for row in rows for event in row.events])
-        new = await self._routing.route({row.id: row.events for row in rows})
-        await self._inbox.mark_stored(rows, new, self._clock())
-        self._routing.wake_destinations(new)
+        for some in split_rows(rows, FAN_OUT_EVENTS, FAN_OUT_BYTES):
+            number, new = await self._routing.route({row.id: row.events for row in some})
+            routed = take_events(some, number)
+            await self._inbox.mark_stored(routed, new, self._clock())
+            self._mark_stored(routed)
+            self._routing.wake_destinations(new)
+            if number < sum(len(row.events) for row in some):
+                break  # The filters take long. The next batch begins with the rest.
         return True
+
+    def _mark_stored(self, rows: Sequence[ProcessedRow]) -> None:
+        self._deduplicator.mark_stored(_event_keys(rows))
+        numbers = _count_by_project(rows)
+        self.stored += numbers.total()
+        if self._is_only_worker:
+            self._progress.mark_stored(numbers)
 
     async def _append(self, events: Sequence[Event]) -> None:
         self._appends += 1
@@ -441,6 +451,33 @@ def _count_by_project(rows: Sequence[InboxRow] | Sequence[ProcessedRow]) -> Coun
     for row in rows:
         numbers[row.project_id] += row.number
     return numbers
+
+
+def split_rows(
+    rows: Sequence[ProcessedRow], max_events: int, max_bytes: int
+) -> Iterator[Sequence[ProcessedRow]]:
+    """Split rows into parts of bounded size, at least one row each."""
+    start, events, size = 0, 0, 0
+    for at, row in enumerate(rows):
+        events += len(row.events)
+        size += row.size
+        if at > start and (events > max_events or size > max_bytes):
+            yield rows[start:at]
+            start, events, size = at, len(row.events), row.size
+    yield rows[start:]
+
+
+def take_events(rows: Sequence[ProcessedRow], number: int) -> Sequence[ProcessedRow]:
+    """Return the rows with their first events, so many in all."""
+    taken: list[ProcessedRow] = []
+    for row in rows:
+        if len(row.events) > number:
+            if number:
+                taken.append(cut_row(row, number))
+            break
+        taken.append(row)
+        number -= len(row.events)
+    return taken
 
 
 def _event_keys(rows: Iterable[ProcessedRow]) -> Iterator[EventKey]:

@@ -1,8 +1,10 @@
 """The routing stage of ingestion: from stored events to new deliveries."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import chain
 
 from hedgerow.events.model import Event
 from hedgerow.lib.clock import Clock
@@ -16,6 +18,9 @@ from hedgerow.pipelines.store import GroupStore
 from hedgerow.projects.model import ProjectId
 
 MatchedEvents = Mapping[int, Sequence[tuple[Event, Sequence[RecordId]]]]
+# How long the filters of a call may take. They are written by users: at worst an event takes 5 ms
+# for each pattern of each destination.
+MAX_MATCH_S = 0.5
 
 
 class RoutingStage:
@@ -38,43 +43,50 @@ class RoutingStage:
         that every destination that was enabled before an event was accepted is known."""
         await self._destinations.refresh()
 
-    async def route(self, events: Mapping[int, Sequence[Event]]) -> NewDeliveries:
-        """Return the deliveries of these events, by the inbox row that they come from."""
+    async def route(self, events: Mapping[int, Sequence[Event]]) -> tuple[int, NewDeliveries]:
+        """Return the deliveries of these events, by the inbox row that they come from. If the
+        filters take long, only those of the first events, at least one. Returns the number of
+        events, too."""
         routers, now = self._destinations.routers, self._clock()
         if not routers:
-            return {}
+            return sum(map(len, events.values())), {}
         # In a thread, because users write the filters. A pattern holds the interpreter for 5 ms at
         # most.
-        matched = await run_in_thread(partial(_match_events, events, dict(routers), now))
+        number, matched = await run_in_thread(partial(_match_events, events, dict(routers), now))
         grouped = await add_groups(
             (event for some in matched.values() for event, _ in some), self._groups
         )
-        return {
+        new = {
             row: [
-                NewDelivery(record_id=id, event=grouped.get((event.project_id, event.uuid), event))
+                NewDelivery(
+                    event=grouped.get((event.project_id, event.uuid), event), record_ids=ids
+                )
                 for event, ids in some
-                for id in ids
             ]
             for row, some in matched.items()
-            if some
         }
+        return number, new
 
     def wake_destinations(self, deliveries: NewDeliveries) -> None:
         if deliveries:
-            self._wake({each.record_id for some in deliveries.values() for each in some})
+            made = chain.from_iterable(deliveries.values())
+            self._wake({id for each in made for id in each.record_ids})
 
 
 def _match_events(
     events: Mapping[int, Sequence[Event]],
     routers: Mapping[ProjectId, DestinationRouter],
     now: datetime,
-) -> MatchedEvents:
-    return {
-        row: [
-            (event, ids)
-            for event in some
-            if (router := routers.get(event.project_id)) is not None
-            and (ids := router.destinations(event, now))
-        ]
-        for row, some in events.items()
-    }
+) -> tuple[int, MatchedEvents]:
+    deadline = time.monotonic() + MAX_MATCH_S
+    number = 0
+    matched: dict[int, list[tuple[Event, Sequence[RecordId]]]] = {}
+    for row, some in events.items():
+        for event in some:
+            if number and time.monotonic() >= deadline:
+                return number, matched
+            number += 1
+            router = routers.get(event.project_id)
+            if router is not None and (ids := router.destinations(event, now)):
+                matched.setdefault(row, []).append((event, ids))
+    return number, matched

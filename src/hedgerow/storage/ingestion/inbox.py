@@ -339,9 +339,9 @@ class SqlInboxStore(InboxStore):
             # If another process deleted the row, it has created the deliveries already.
             ids = {id for (id,) in bulk.select(connection, over, ended)}
             ids.update(row.id for row in begun if _keep_remainder(connection, row))
-            made = [each for id in sorted(ids) for each in new.get(id, ())]
-            if made:
-                add_deliveries(connection, made, now)
+            add_deliveries(
+                connection, [each for id in sorted(ids) for each in new.get(id, ())], now
+            )
             generations.advance_events(connection, changed)
 
         await self._database.write(change)

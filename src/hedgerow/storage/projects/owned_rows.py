@@ -41,6 +41,7 @@ _CONDITIONS: dict[Table, Condition] = {
         tables.environments,
         tables.activity,
         tables.pipeline_records,
+        tables.delivery_events,
         tables.idempotency_keys,
         tables.flags,
         tables.scheduled_changes,
@@ -89,6 +90,7 @@ _CONDITIONS |= {
     for table in (
         tables.pipeline_jobs,
         tables.deliveries,
+        tables.delivery_batches,
         tables.delivery_leases,
         tables.destination_states,
         tables.delivery_counts,

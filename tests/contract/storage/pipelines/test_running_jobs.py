@@ -9,13 +9,13 @@ from sqlalchemy import func, select
 from hedgerow.pipelines.deliveries.model import NewDelivery
 from hedgerow.pipelines.jobs.jobs import CANCEL, PAUSE, RESUME
 from hedgerow.pipelines.jobs.running import JobEnd, JobStep
-from hedgerow.pipelines.model import Job, JobStatus, Record
+from hedgerow.pipelines.model import Job, JobStatus, Record, RecordId
 from hedgerow.pipelines.store import JobTransition
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.deliveries.retention import BATCH_SIZE
 from hedgerow.storage.pipelines.replay import SqlReplayQueue
 from hedgerow.storage.pipelines.running_jobs import MAX_FINISHED_JOBS, SqlRunningJobStore
-from hedgerow.storage.tables import deliveries, pipeline_jobs
+from hedgerow.storage.tables import delivery_batches, pipeline_jobs
 from tests.contract.storage.conftest import (
     DEFAULT_PROJECT,
     LATER,
@@ -37,7 +37,9 @@ async def waiting_job(stores: Stores, id: str = "j1", minute: int = 0, **record:
 
 
 def step(*numbers: int, record: int = 0, **fields: Any) -> JobStep:
-    created = [NewDelivery(record_id=record, event=event(number)) for number in numbers]  # type: ignore[arg-type]
+    created = [
+        NewDelivery(event=event(number), record_ids=[RecordId(record)]) for number in numbers
+    ]
     given: dict[str, Any] = {"cursor": {"at": len(numbers)}, "done": len(numbers)}
     return JobStep(**{**given, "deliveries": created, **fields})
 
@@ -49,7 +51,7 @@ async def switch_status(stores: Stores, job: Job, switch: JobTransition) -> Job:
 
 
 async def queued(stores: Stores) -> int:
-    return int(await stores.fetch_scalar(select(func.count()).select_from(deliveries)))
+    return int(await stores.fetch_scalar(select(func.sum(delivery_batches.c.number))) or 0)
 
 
 async def test_job_is_acquired_and_saved_by_one_process(
@@ -163,10 +165,13 @@ async def test_replayed_deliveries_are_no_longer_dead(stores: Stores) -> None:
     running = SqlRunningJobStore(stores.database)
     await running.acquire(REPLAY, LATER)
     await running.save(job.id, step(1, 2, record=job.record_id), 1.0, LATER)
-    run_sql(stores.location, "UPDATE deliveries SET status = 'dead'")
+    store = SqlDeliveryStore(stores.database)
+    await store.expire_old(PERIODS, LATER + timedelta(days=8))
     await running.save(job.id, step(2, record=job.record_id), 1.0, LATER)
-    rows = run_sql(stores.location, "SELECT uuid, status FROM deliveries ORDER BY status")
-    assert [tuple(row) for row in rows] == [(event(1).uuid, "dead"), (event(2).uuid, "waiting")]
+    rows = run_sql(stores.location, "SELECT uuid, status FROM deliveries")
+    assert [tuple(row) for row in rows] == [(event(1).uuid, "dead")]
+    (waiting,) = await store.due(job.record_id, 10, 0)
+    assert waiting.event == event(2)
 
 
 async def test_a_replay_reads_again_what_it_read_before_a_deletion(stores: Stores) -> None:
@@ -222,9 +227,9 @@ async def test_queue_length_and_queued_uuids_are_bounded(stores: Stores) -> None
     job = await waiting_job(stores)
     running, queues = SqlRunningJobStore(stores.database), SqlReplayQueue(stores.database)
     await running.acquire(REPLAY, LATER)
-    assert await queues.newest(job.record_id) == 0
+    assert await queues.newest() == 0
     await running.save(job.id, step(1, 2, 3, record=job.record_id), 1.0, LATER)
-    newest = await queues.newest(job.record_id)
+    newest = await queues.newest()
     await running.save(job.id, step(4, record=job.record_id), 1.0, LATER)
     assert await queues.length(job.record_id, 3) == 3
     assert await queues.length(job.record_id, 100) == 4
