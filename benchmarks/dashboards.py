@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.isolation.installation import World, open_world, percentile, run_service
 from benchmarks.isolation.probe import run_probe
-from benchmarks.isolation.service import World, open_world, percentile, run_service
 
 PROJECTS = 10
 BATCH = 2_000

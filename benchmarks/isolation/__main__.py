@@ -20,9 +20,7 @@ import sys
 from contextlib import suppress
 
 from benchmarks.isolation.attacks import ATTACKS, Attack
-from benchmarks.isolation.neighbors import FEW_DESCRIPTORS, NEIGHBORS, attack_edge_inbox
-from benchmarks.isolation.probe import Latencies, Scope, probe, run_probe, run_victim
-from benchmarks.isolation.service import (
+from benchmarks.isolation.installation import (
     Memory,
     Refused,
     World,
@@ -34,6 +32,8 @@ from benchmarks.isolation.service import (
     run_service,
     watch_memory,
 )
+from benchmarks.isolation.neighbors import FEW_DESCRIPTORS, NEIGHBORS, attack_edge_inbox
+from benchmarks.isolation.probe import Latencies, Scope, probe, run_probe, run_victim
 
 # Slow connections are tried against a service with few file descriptors.
 SLOW_CONNECTIONS_DESCRIPTORS = 300

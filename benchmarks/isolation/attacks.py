@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.isolation.service import TIMEOUT_S, Refused, World
+from benchmarks.isolation.installation import TIMEOUT_S, Refused, World
 
 SLOW_CONNECTIONS = 400
 LEVELS, REFERENCES = 11, 4

@@ -15,7 +15,7 @@ from aiohttp import web
 from pyarrow import parquet
 
 from benchmarks.isolation.attacks import Attack, repeat
-from benchmarks.isolation.service import Refused, World
+from benchmarks.isolation.installation import Refused, World
 
 MIB = 1 << 20
 WEBHOOK = 1

@@ -15,7 +15,7 @@ from uuid import uuid4
 import aiohttp
 from aiohttp import web
 
-from benchmarks.isolation.service import PERSONAL_KEY, TIMEOUT_S, World
+from benchmarks.isolation.installation import PERSONAL_KEY, TIMEOUT_S, World
 
 PROBES_PER_SECOND = 50
 CAPTURES_PER_SECOND = 10

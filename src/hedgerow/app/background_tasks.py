@@ -414,6 +414,12 @@ def _build_ingestion_tasks(container: Container) -> list[PeriodicTask]:
             max_backoff_s=INGESTION_MAX_BACKOFF_S,
         ),
         PeriodicTask(
+            name="create delayed deliveries",
+            interval_s=INGESTION_INTERVAL_S,
+            run=processor.work_off_routing,
+            max_backoff_s=INGESTION_MAX_BACKOFF_S,
+        ),
+        PeriodicTask(
             name="open event store",
             interval_s=CHECK_INTERVAL_S,
             run=container.event_store.open_if_used,

@@ -28,10 +28,9 @@ from hedgerow.events.deletion import (
 )
 from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.ingestion.accept import Capture
-from hedgerow.ingestion.backpressure import AdmissionControl
+from hedgerow.ingestion.backpressure import AdmissionControl, LagMonitor
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
 from hedgerow.ingestion.inbox_watch import InboxWatch
-from hedgerow.ingestion.lag_monitor import LagMonitor
 from hedgerow.ingestion.poison_isolation import OnDeadLetter
 from hedgerow.ingestion.process import Processor
 from hedgerow.ingestion.progress import Progress

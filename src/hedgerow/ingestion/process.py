@@ -19,19 +19,18 @@ from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
 from hedgerow.ingestion.behavior_stage import BehaviorStage
 from hedgerow.ingestion.deduplication import Deduplicator, ProcessedEvents, row_keys
+from hedgerow.ingestion.fan_out import FanOut
 from hedgerow.ingestion.inbox_watch import POLL_INTERVAL_S, InboxWatch
 from hedgerow.ingestion.model import CapturedEvent, InboxRow, ProcessedRow
 from hedgerow.ingestion.persons.changes import PersonBatchResult
 from hedgerow.ingestion.persons.enrich import LocateIp
 from hedgerow.ingestion.persons.loaded_state import LoadedState
 from hedgerow.ingestion.persons.process import process_batch
-from hedgerow.ingestion.poison_isolation import BatchBisector, IsDataError, OnDeadLetter, cut_row
+from hedgerow.ingestion.poison_isolation import BatchBisector, IsDataError, OnDeadLetter
 from hedgerow.ingestion.progress import Progress
 from hedgerow.ingestion.schema_stage import CheckedRows, SchemaStage
 from hedgerow.ingestion.store import (
     BACKLOG_BATCH_EVENTS,
-    FAN_OUT_BYTES,
-    FAN_OUT_EVENTS,
     PROCESS_BATCH_EVENTS,
     STORE_BATCH_EVENTS,
     InboxStore,
@@ -107,7 +106,7 @@ class Processor:
         self._learner = learner
         self._behavior_stage = BehaviorStage()
         self._rejected_count = 0
-        self._routing = routing
+        self._fan_out = FanOut(inbox, routing, progress, self._mark_stored, clock)
         self._clock = clock
         self._process_bisector = BatchBisector(
             "process",
@@ -332,7 +331,7 @@ class Processor:
         if not rows:
             return
         # Outside the bisector: if destinations cannot be read, no event is at fault.
-        await self._routing.refresh()
+        await self._fan_out.refresh()
         await self._store_bisector.run(bucket, rows, partial(self._store, bucket))
 
     async def _wait_for_unstored(self) -> None:
@@ -368,14 +367,7 @@ class Processor:
         if not self._inbox.is_held(bucket):
             return False
         await self._append([event for row in rows for event in row.events])
-        for some in split_rows(rows, FAN_OUT_EVENTS, FAN_OUT_BYTES):
-            number, new = await self._routing.route({row.id: row.events for row in some})
-            routed = take_events(some, number)
-            await self._inbox.mark_stored(routed, new, self._clock())
-            self._mark_stored(routed)
-            self._routing.wake_destinations(new)
-            if number < sum(len(row.events) for row in some):
-                break  # The filters take long. The next batch begins with the rest.
+        await self._fan_out.run(rows)
         return True
 
     def _mark_stored(self, rows: Sequence[ProcessedRow]) -> None:
@@ -384,6 +376,10 @@ class Processor:
         self.stored += numbers.total()
         if self._is_only_worker:
             self._progress.mark_stored(numbers)
+
+    async def work_off_routing(self) -> None:
+        """Create deliveries that the filters of a project have delayed."""
+        await self._fan_out.work_off()
 
     async def _append(self, events: Sequence[Event]) -> None:
         self._appends += 1
@@ -451,33 +447,6 @@ def _count_by_project(rows: Sequence[InboxRow] | Sequence[ProcessedRow]) -> Coun
     for row in rows:
         numbers[row.project_id] += row.number
     return numbers
-
-
-def split_rows(
-    rows: Sequence[ProcessedRow], max_events: int, max_bytes: int
-) -> Iterator[Sequence[ProcessedRow]]:
-    """Split rows into parts of bounded size, at least one row each."""
-    start, events, size = 0, 0, 0
-    for at, row in enumerate(rows):
-        events += len(row.events)
-        size += row.size
-        if at > start and (events > max_events or size > max_bytes):
-            yield rows[start:at]
-            start, events, size = at, len(row.events), row.size
-    yield rows[start:]
-
-
-def take_events(rows: Sequence[ProcessedRow], number: int) -> Sequence[ProcessedRow]:
-    """Return the rows with their first events, so many in all."""
-    taken: list[ProcessedRow] = []
-    for row in rows:
-        if len(row.events) > number:
-            if number:
-                taken.append(cut_row(row, number))
-            break
-        taken.append(row)
-        number -= len(row.events)
-    return taken
 
 
 def _event_keys(rows: Iterable[ProcessedRow]) -> Iterator[EventKey]:

@@ -87,6 +87,8 @@ class Progress:
         # Of all projects.
         self.accepted = self.processed = self.stored = 0
         self._observed = 0
+        # Stored events whose deliveries are not created yet.
+        self._unrouted: Mapping[ProjectId, int] = {}
         self._projects: dict[ProjectId, ProjectProgress] = {}
         # How many readers wait for events to be processed or stored.
         self._readers = 0
@@ -95,12 +97,18 @@ class Progress:
 
     @property
     def waiting(self) -> int:
-        return max(self.accepted - self.stored, self._observed)
+        """How many accepted events are not stored, or their deliveries not created."""
+        unstored = max(self.accepted - self.stored, self._observed)
+        return unstored + sum(self._unrouted.values())
 
     def count_waiting(self, project_id: ProjectId) -> int:
-        """Return how many accepted events of a project are not stored."""
+        """The same for a project."""
         own = self._projects.get(project_id)
-        return own.waiting if own else 0
+        return (own.waiting if own else 0) + self._unrouted.get(project_id, 0)
+
+    def observe_unrouted(self, numbers: Mapping[ProjectId, int]) -> None:
+        """Update how many events wait for their deliveries to be created."""
+        self._unrouted = numbers
 
     def count_accepted(self, project_id: ProjectId) -> int:
         """Return how many events of a project were accepted: the position of its last one."""

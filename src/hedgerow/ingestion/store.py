@@ -150,7 +150,8 @@ class InboxStore(Protocol):
         ...
 
     def is_assigned(self, bucket: int) -> bool:
-        """Return whether this is one of the buckets that are this worker's share."""
+        """Return whether this is one of the buckets, or one of the projects, that are this worker's
+        share."""
         ...
 
     async def fetch_unprocessed(
@@ -177,10 +178,33 @@ class InboxStore(Protocol):
         ...
 
     async def mark_stored(
-        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+        self,
+        rows: Sequence[ProcessedRow],
+        new: NewDeliveries,
+        now: datetime,
+        unrouted: Sequence[ProcessedRow] = (),
     ) -> None:
         """Remove the rows and create their deliveries, in one transaction. `new` holds the
-        deliveries by the ids of the rows."""
+        deliveries by the ids of the rows, `unrouted` the events whose deliveries are not known
+        yet."""
+        ...
+
+    async def list_unrouted_projects(self) -> set[ProjectId]:
+        """Return the projects with stored events whose deliveries are not known yet."""
+        ...
+
+    async def count_unrouted(self) -> Mapping[ProjectId, int]:
+        """Return the number of these events of each project."""
+        ...
+
+    async def fetch_unrouted(self, project_id: ProjectId) -> Sequence[ProcessedRow]:
+        """Return the first rows of a project with such events."""
+        ...
+
+    async def mark_routed(
+        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+    ) -> None:
+        """Remove these rows, but not the rest of each, and create their deliveries."""
         ...
 
     async def dead_letter_unprocessed(

@@ -101,7 +101,7 @@ class _Batch:
             if id(event) in new and key not in self._seen:
                 self._seen.add(key)
                 started = time.perf_counter()
-                after = chain.apply(_to_incoming(event), counts)
+                after = chain.apply(_to_incoming(event), counts, time.perf_counter)
                 self._left_s[row.project_id] -= time.perf_counter() - started
                 if after is not None:
                     # `$ip` holds the address now, unless a transformation removed it.

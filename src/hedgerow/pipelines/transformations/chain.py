@@ -1,8 +1,8 @@
-"""The chain of a project's transformations. It never raises: a transformation that fails leaves the
-event unchanged and is counted. So do those that are left when an event has taken too long.
+"""The chain of a project's transformations. Pure. It never raises: a transformation that fails
+leaves the event unchanged and is counted. So do those that are left when an event has taken too
+long.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,12 +72,15 @@ class TransformationChain:
         return [TransformationCounts(record_id=step.record_id) for step in self._steps]
 
     def apply(
-        self, event: IncomingEvent, counts: Sequence[TransformationCounts]
+        self,
+        event: IncomingEvent,
+        counts: Sequence[TransformationCounts],
+        read_time_s: Callable[[], float],
     ) -> IncomingEvent | None:
         """Apply all transformations to an event; None if one of them drops it."""
-        ends = time.perf_counter() + EVENT_BUDGET_S
+        ends = read_time_s() + EVENT_BUDGET_S
         for step, count in zip(self._steps, counts, strict=True):
-            if time.perf_counter() > ends:
+            if read_time_s() > ends:
                 count.fail(OVER_BUDGET, event.uuid)
                 continue
             try:

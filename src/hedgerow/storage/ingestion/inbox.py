@@ -58,6 +58,7 @@ from hedgerow.storage.ingestion import (
     ingestion_warnings,
     unprocessed_ids,
 )
+from hedgerow.storage.ingestion import unrouted as unrouted_events
 from hedgerow.storage.ingestion.bucket_leases import BucketLeases
 from hedgerow.storage.ingestion.inbox_packing import (
     DECODE_ERRORS,
@@ -328,7 +329,11 @@ class SqlInboxStore(InboxStore):
         return self._buckets == 1 or self._leases.is_held(bucket)
 
     async def mark_stored(
-        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+        self,
+        rows: Sequence[ProcessedRow],
+        new: NewDeliveries,
+        now: datetime,
+        unrouted: Sequence[ProcessedRow] = (),
     ) -> None:
         ended = [row.id for row in rows if not row.rest]
         begun = [row for row in rows if row.rest]
@@ -342,7 +347,28 @@ class SqlInboxStore(InboxStore):
             add_deliveries(
                 connection, [each for id in sorted(ids) for each in new.get(id, ())], now
             )
+            unrouted_events.add_rows(connection, [row for row in unrouted if row.id in ids])
             generations.advance_events(connection, changed)
+
+        await self._database.write(change)
+
+    async def list_unrouted_projects(self) -> set[ProjectId]:
+        return await unrouted_events.list_projects(self._database)
+
+    async def count_unrouted(self) -> Mapping[ProjectId, int]:
+        return await unrouted_events.count_events(self._database)
+
+    async def fetch_unrouted(self, project_id: ProjectId) -> Sequence[ProcessedRow]:
+        rows = await unrouted_events.fetch_first(self._database, project_id)
+        deleted = await fetch_deleted(self._database)
+        return await run_in_thread(partial(_decode_ready_rows, rows, deleted))
+
+    async def mark_routed(
+        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+    ) -> None:
+        def change(connection: Connection) -> None:
+            ids = sorted(unrouted_events.remove_rows(connection, rows))
+            add_deliveries(connection, [each for id in ids for each in new.get(id, ())], now)
 
         await self._database.write(change)
 

@@ -152,6 +152,7 @@ KEPT: Mapping[Table, str] = {
     tables.generations: "numbers only, which other processes compare",
     tables.notifications: "sent to the operator within a day, or dropped",
     ingestion.ready_events: "the processor drops the events of deleted projects",
+    ingestion.unrouted_events: "the processor drops the events of deleted projects",
     tables.definition_marks: "of processes",
     ingestion.inbox_leases: "of processes",
     ingestion.inbox_workers: "of processes",

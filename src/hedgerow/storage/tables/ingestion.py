@@ -49,6 +49,16 @@ ready_events = Table(
     Column("accepted_ms", BigInteger),
 )
 
+# Stored events whose deliveries are not created yet.
+unrouted_events = Table(
+    "unrouted_events",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", BigInteger, nullable=False),
+    Column("events", LargeBinary, nullable=False),
+    Column("number", Integer, nullable=False),
+)
+
 # The process that stores the events of a bucket, and the last row of the batch that it stores.
 inbox_leases = Table(
     "inbox_leases",
