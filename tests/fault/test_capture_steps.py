@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select
 from hedgerow.definitions.learn import DefinitionLearner
 from hedgerow.definitions.schema_registry import WORKER_LIMITS, SchemaRegistry
 from hedgerow.events.model import Event
-from hedgerow.ingestion import fan_out, process
+from hedgerow.ingestion import fan_out
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
