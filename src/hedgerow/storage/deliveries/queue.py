@@ -305,22 +305,23 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
         if not condition:
             return 0
         sql = (
-            "SELECT id, uuid, segment FROM delivery_events WHERE project_id = ?"  # noqa: S608 - our own names
+            "SELECT id, uuid, segment FROM delivery_events WHERE project_id = ? AND id > ?"  # noqa: S608 - our own names
             f" AND {condition} ORDER BY id LIMIT {DELETED_EVENTS} {{locked_for_deletion}}"
         )
 
-        def change(connection: Connection) -> tuple[int, int]:
+        def change(after: int, connection: Connection) -> tuple[int | None, int]:
             release_replays(connection, project_id)
-            found = bulk.select(connection, sql, project_id, *values)
+            found = bulk.select(connection, sql, project_id, after, *values)
             number = _delete_events(connection, [id for id, *_ in found], {row[2] for row in found})
             # Also what was logged of events that have been delivered since.
             uuids_of_lines = [*uuids, *(uuid for _, uuid, _ in found)]
             delete_lines_of_events(connection, project_id, uuids_of_lines)
-            return len(found), number
+            return found[-1][0] if len(found) == DELETED_EVENTS else None, number
 
-        deleted, found = 0, DELETED_EVENTS
-        while found == DELETED_EVENTS:
-            found, number = await self._database.write(change)
+        deleted = 0
+        after: int | None = 0
+        while after is not None:
+            after, number = await self._database.write(partial(change, after))
             deleted += number
         await self._delete_quotes(project_id, uuids, distinct_ids)
         return deleted

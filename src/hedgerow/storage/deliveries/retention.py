@@ -41,9 +41,10 @@ _MARK_DEAD = (
 _DELETE = "DELETE FROM deliveries WHERE id IN ({numbers})"
 # Batches are in the order of their creation: if the first is not too old, none is.
 _SELECT_OLD_BATCH = (
-    "SELECT event_ids FROM (SELECT event_ids, created_ms FROM delivery_batches"
+    "SELECT id, event_ids FROM (SELECT id, event_ids, created_ms FROM delivery_batches"
     " WHERE record_id = ? ORDER BY id LIMIT 1) AS first WHERE created_ms < ?"
 )
+_DELETE_BATCH = "DELETE FROM delivery_batches WHERE id = ?"
 _SELECT_OLD_RETRYING = (
     "SELECT id FROM deliveries WHERE status = 'retrying' AND created_ms < ?"
     " ORDER BY created_ms LIMIT ?"
@@ -112,13 +113,15 @@ async def apply_retention(database: Database, periods: RetentionPeriods, now: da
 
     def expire_batch(id: RecordId, connection: Connection) -> int:
         dead = DeadDelivery(since_ms=now_ms, attempts=0, reason=TOO_OLD)
-        for (event_ids,) in bulk.select(connection, _SELECT_OLD_BATCH, id, too_old):
+        for batch_id, event_ids in bulk.select(connection, _SELECT_OLD_BATCH, id, too_old):
             report = DeliveryReport(
                 record_id=id,
                 pause_state=NOT_PAUSED,
                 dead=dict.fromkeys(decode_ids(event_ids), dead),
             )
             save_outcomes(connection, report)
+            # Nothing is left of it, unless its events are gone.
+            bulk.execute(connection, _DELETE_BATCH, batch_id)
             return BATCH_SIZE
         return 0
 

@@ -15,7 +15,7 @@ from hedgerow.storage.deliveries.history import SqlDeliveryHistory
 from hedgerow.storage.deliveries.new_deliveries import add_deliveries
 from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.tables import deliveries, delivery_batches, delivery_events
-from tests.contract.storage.conftest import DEFAULT_PROJECT, NOW, Stores
+from tests.contract.storage.conftest import DEFAULT_PROJECT, NOW, Stores, run_sql
 from tests.contract.storage.deliveries.test_queue import NOW_MS, PERIODS, build_pause_entry, event
 
 AGAIN = RetryAt(due_ms=NOW_MS + 1000, attempts=1, reason="HTTP 500")
@@ -203,3 +203,14 @@ async def test_a_waiting_delivery_can_be_retried_now(stores: Stores) -> None:
     ]
     assert len(await store.due(other, 10, NOW_MS)) == 3
     assert await history.retry_now(id, second.id + 1000, entry, NOW) is None
+
+
+async def test_a_batch_whose_events_are_gone_ends(stores: Stores) -> None:
+    """Nothing deletes them, but a damaged database may lack them."""
+    first, second = await new_records(stores, 2)
+    store = await add(stores, NewDelivery(event=event(1), record_ids=[first, second]))
+    run_sql(stores.location, "DELETE FROM delivery_events")
+    assert await store.due(first, 10, NOW_MS) == []
+    assert await count_rows(stores) == (0, 1, 0)
+    await store.expire_old(PERIODS, NOW + timedelta(days=8))
+    assert await count_rows(stores) == (0, 0, 0)
