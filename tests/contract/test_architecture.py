@@ -51,7 +51,7 @@ CATCH_ALLS = {
     "lib/sync_bridge.py _drive": "passed on to the coroutine",
     "lib/sync_bridge.py run_bridged": "passed on to the coroutine",
     "lib/text.py describe_error": PACKAGE_CODE,
-    "lib/threads.py ThreadLimiter.run.call": "raised again in the awaiting task",
+    "lib/threads.py ThreadLimiter._run.call": "raised again in the awaiting task",
     "pipelines/catalogue.py load_components": PACKAGE_CODE,
     "pipelines/deliveries/deliverer.py Deliverer._run_lane": "one destination must not stop others",
     "dashboards/refresher.py Refresher._run_one": "those who wait for the result must learn of it",
