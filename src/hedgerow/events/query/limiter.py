@@ -3,14 +3,13 @@ and per project. Projects take turns, and the last free slot is for one that run
 """
 
 import asyncio
-import math
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
 from hedgerow.errors import Throttled
 from hedgerow.events.query.admission import is_admitted
+from hedgerow.events.query.blocks import ProjectBlocks
 from hedgerow.lib.fair_queue import Places
 from hedgerow.projects.model import ProjectId
 
@@ -18,9 +17,6 @@ MAX_PER_PROJECT = 2
 MAX_TOTAL = 3
 QUEUE_TIMEOUT_S = 30.0
 RETRY_AFTER_S = 5
-# How long a project waits after one of its queries could only be ended with the engine, which
-# interrupts the queries of all projects.
-BLOCK_S = 30.0
 
 
 class QueryLimiter:
@@ -32,12 +28,12 @@ class QueryLimiter:
     ) -> None:
         self._places = Places[ProjectId](total, per_project)
         self._timeout_s = timeout_s
-        self._blocked_until: dict[ProjectId, float] = {}
+        self._blocks = ProjectBlocks()
 
     @asynccontextmanager
     async def acquire(self, project_id: ProjectId) -> AsyncIterator[Callable[[], None]]:
         """Wait for a free slot. Raises Throttled on timeout, except in a task that is admitted.
-        Yields a function that blocks further queries of the project for a while."""
+        Yields a function that blocks further queries of the project: see `ProjectBlocks`."""
         self._check_block(project_id)
         timeout_s = None if is_admitted() else self._timeout_s
         try:
@@ -47,17 +43,10 @@ class QueryLimiter:
             raise Throttled(RETRY_AFTER_S) from None
         try:
             self._check_block(project_id)
-            yield partial(self._block, project_id)
+            yield partial(self._blocks.add, project_id)
         finally:
             self._places.release(project_id)
 
-    def _block(self, project_id: ProjectId) -> None:
-        self._blocked_until[project_id] = time.monotonic() + BLOCK_S
-
     def _check_block(self, project_id: ProjectId) -> None:
-        left_s = self._blocked_until.get(project_id, 0.0) - time.monotonic()
-        if left_s > 0:
-            if is_admitted():
-                return
-            raise Throttled(math.ceil(left_s))
-        self._blocked_until.pop(project_id, None)
+        if not is_admitted():
+            self._blocks.check(project_id)
