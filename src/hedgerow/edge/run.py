@@ -20,6 +20,7 @@ from hedgerow.edge.sources import EdgeSource
 from hedgerow.edge.state import EdgeDirectoryStore, EdgeFlagStore, EdgeState
 from hedgerow.errors import OperatorError
 from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.http.loop_holds import count_loop_holds
 from hedgerow.http.payload.body_memory import MIB
 from hedgerow.http.server.gateway import Gateway
 from hedgerow.http.server.health import STOPPING, Readiness
@@ -113,12 +114,15 @@ async def run_gateway(
     settings = services.settings
     running = asyncio.create_task(following)
     try:
-        with (
-            metrics.serve(settings.metrics_host, settings.metrics_port, gateway.readiness.answer)
-            if settings.metrics_port
-            else contextlib.nullcontext()
-        ):
-            yield
+        async with count_loop_holds(metrics):
+            with (
+                metrics.serve(
+                    settings.metrics_host, settings.metrics_port, gateway.readiness.answer
+                )
+                if settings.metrics_port
+                else contextlib.nullcontext()
+            ):
+                yield
     finally:
         gateway.readiness.waiting_for = STOPPING
         running.cancel()

@@ -19,6 +19,7 @@ from hedgerow.flags.model import Flag
 from hedgerow.flags.schedules.runner import may_change_flags
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.encryption import Cipher
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.directory import Directory
 from hedgerow.projects.model import Project, ProjectId
@@ -132,7 +133,7 @@ class RolloutRunner:
             result = await self._executor.run(context, printed, LIMITS)
         except AppError as error:
             return (), f"The metrics could not be computed: {error.detail}"
-        return judge(plan, result.rows), ""
+        return await run_in_thread(partial(judge, plan, result.rows)), ""
 
     async def _act_on_harm(
         self, project: Project, plan: RolloutPlan, harm: Found, found: Found
