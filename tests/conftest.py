@@ -148,6 +148,14 @@ def pytest_runtest_setup() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    """Fail a test in which a handler of a service has held the event loop."""
+    yield
+    holds = service_logs.list_holds()
+    assert not holds, holds
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show the logs of services in the report of a failure."""
     report = yield

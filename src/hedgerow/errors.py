@@ -135,15 +135,16 @@ class HeadersTooLarge(AppError):
 
 
 class Throttled(AppError):
-    """The rate limit of the key is exhausted."""
+    """The rate limit of the key is exhausted, or the queries of a project must wait. `reason` says
+    why, if it is not the rate."""
 
     status, type, code = 429, "throttled_error", "throttled"
     default_detail = "Request was throttled."
 
-    def __init__(self, wait_s: int) -> None:
+    def __init__(self, wait_s: int, reason: str = "") -> None:
+        available = f"Expected available in {wait_s} second{'' if wait_s == 1 else 's'}."
         super().__init__(
-            f"Request was throttled. Expected available in {wait_s} "
-            f"second{'' if wait_s == 1 else 's'}.",
+            f"{reason or 'Request was throttled.'} {available}",
             headers={"Retry-After": str(wait_s)},
         )
 

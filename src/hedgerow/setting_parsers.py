@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from hedgerow.lib.text import is_plain_email
+
 MIN_RATE, MAX_RATE = 0.1, 1_000_000.0
 # An edge process holds a stream per key.
 MAX_EDGE_KEYS = 100
@@ -178,9 +180,8 @@ def parse_edge_keys(raw: str) -> tuple[str, ...]:
 
 
 def parse_owner_email(raw: str) -> str:
-    email = raw.strip().lower()
-    local, _, domain = email.rpartition("@")
-    if email and not (local and domain and email.isprintable() and " " not in email):
+    email = raw.strip(" ").lower()
+    if email and not is_plain_email(email):
         raise ValueError("an email address, or an empty value")
     return email
 

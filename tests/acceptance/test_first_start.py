@@ -36,10 +36,16 @@ def test_first_start_prints_a_project_key_and_a_personal_key(first: LiveServer) 
 
 def test_every_printed_curl_line_works_as_printed(first: LiveServer) -> None:
     lines = [line.strip() for line in first.output.splitlines() if "curl " in line]
-    listing, deciding, capturing = lines
+    listing, deciding, capturing = (_fill_in_keys(line, first) for line in lines)
     assert '"results":[]' in _sent(listing)
     assert _sent(deciding).startswith('{"featureFlags":{},"featureFlagPayloads":{},')
     assert _sent(capturing) == '{"status":1}'
+
+
+def test_each_generated_key_is_printed_once(first: LiveServer) -> None:
+    printed = first.output + first.errors
+    assert printed.count(_printed_key(first)) == 1
+    assert printed.count(_printed_key(first, "phc_")) == 1
 
 
 def test_the_printed_address_of_the_docs_answers(first: LiveServer) -> None:
@@ -104,7 +110,13 @@ def test_second_start_prints_no_secret(first: LiveServer, second: LiveServer) ->
 def test_bootstrap_keys_are_the_first_keys_and_only_on_the_first_start(tmp_path: Path) -> None:
     with LiveServer(tmp_path / "data") as server, server.client() as client:
         assert client.get("/api/projects/1/").json()["api_token"] == PROJECT_KEY
-        assert PERSONAL_KEY in server.output
+        assert server.get_status("/api/users/@me/") == 401
+        with server.client(PERSONAL_KEY) as known:
+            assert known.get("/api/users/@me/").status_code == 200
+        printed = server.output + server.errors
+        assert PERSONAL_KEY not in printed
+        assert PROJECT_KEY not in printed
+        assert "as in HEDGEROW_BOOTSTRAP_PERSONAL_KEY" in printed
     other = {"bootstrap_personal_key": "phx_another-key-for-the-second-start"}
     with LiveServer(tmp_path / "data", **other) as server:
         with server.client() as client:
@@ -118,10 +130,15 @@ def _cwd(server: LiveServer) -> str:
     return str(server.data.parent.parent)
 
 
-def _printed_key(server: LiveServer) -> str:
-    found = re.search(r"phx_\w+", server.output)
+def _printed_key(server: LiveServer, prefix: str = "phx_") -> str:
+    found = re.search(rf"{prefix}\w+", server.output)
     assert found is not None
     return found[0]
+
+
+def _fill_in_keys(line: str, server: LiveServer) -> str:
+    line = line.replace("$KEY", _printed_key(server))
+    return line.replace("$PROJECT_KEY", _printed_key(server, "phc_"))
 
 
 def _sent(line: str) -> str:

@@ -51,7 +51,7 @@ CATCH_ALLS = {
     "lib/sync_bridge.py _drive": "passed on to the coroutine",
     "lib/sync_bridge.py run_bridged": "passed on to the coroutine",
     "lib/text.py describe_error": PACKAGE_CODE,
-    "lib/threads.py ThreadLimiter.run.call": "raised again in the awaiting task",
+    "lib/threads.py ThreadLimiter._run.call": "raised again in the awaiting task",
     "pipelines/catalogue.py load_components": PACKAGE_CODE,
     "pipelines/deliveries/deliverer.py Deliverer._run_lane": "one destination must not stop others",
     "dashboards/refresher.py Refresher._run_one": "those who wait for the result must learn of it",
@@ -75,7 +75,7 @@ CATCH_ALLS = {
     "storage/ingestion/jetstream.py InboxStream._run": "the next connection may work",
     "storage/ingestion/jetstream.py InboxStream._send": "passed on to the waiting callers",
     "storage/events/native_results.py decode_native": "the driver raises many kinds of errors",
-    "surveys/lifecycle.py SurveyLifecycle.advance": "one survey must not stop others",
+    "surveys/lifecycle.py SurveyLifecycle._advance_next": "one survey must not stop others",
 }
 
 # Folders with more entries than this are split. Migrations only ever grow.

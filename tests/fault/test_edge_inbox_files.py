@@ -404,7 +404,7 @@ def test_retry_on_a_full_disk_repeats_nothing(
         assert find_ids(store) == []
     monkeypatch.undo()
     result = store.retry_dead(len(contents))
-    assert (result.number, result.dead.number) == (len(contents), 0)
+    assert (result.number, result.dead) == (len(contents), {})
     assert result.retried[ProjectId(1)].number == len(contents)
     assert len(find_ids(store)) == 65
     store.close()

@@ -1,9 +1,14 @@
 """What services log during a test, for the report of its failure. Many tests share a service, and
 its log is not in the output of the test."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 MAX_LINES = 60
+HELD = '"the event loop was held"'
+# Handlers that may use the event loop for 50 ms at a time, with the reason.
+ALLOWED_HOLDS: Mapping[str, str] = {}
 
 
 @dataclass(slots=True)
@@ -40,4 +45,15 @@ def list_sections() -> list[tuple[str, str]]:
         (f"Log of {log.name} during this test", "".join(lines[-MAX_LINES:]))
         for log, lines in found
         if lines
+    ]
+
+
+def list_holds() -> list[str]:
+    """Return what held the event loop of a service in this test for too long."""
+    lines = [line for log in _logs for line in log.lines[log.skipped :] if HELD in line]
+    holds = [json.loads(line) for line in lines]
+    return [
+        f"{each['handler']} held the event loop for {each['cpu_ms']} ms: {each['stack']}"
+        for each in holds
+        if each["handler"] not in ALLOWED_HOLDS
     ]

@@ -1,6 +1,6 @@
 """Checks the alerts that are due, and tells their destinations when the state changes."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
@@ -18,6 +18,7 @@ from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock, format_iso
 from hedgerow.pipelines.deliveries.messages import build_message
 from hedgerow.projects.model import Project, ProjectId
+from hedgerow.queries.due_work import DueWork
 from hedgerow.queries.model import QueryResponse, QueryStatus
 from hedgerow.queries.queries import Refresh
 
@@ -47,15 +48,21 @@ class AlertChecker:
         self._execute = execute
         self._find_project = find_project
         self._clock = clock
+        self._work = DueWork(self._list_projects, self._check_next)
 
     async def check_due(self) -> None:
-        """Check all alerts that are due, one after the other, and claim no other meanwhile."""
-        while True:
-            now = self._clock()
-            claimed_until = now + CLAIM_DURATION
-            due = await self._store.claim_due(now, claimed_until)
-            if due is None:
-                return
+        """Check all alerts that are due. Projects take turns."""
+        await self._work.run()
+
+    async def _list_projects(self) -> Sequence[ProjectId]:
+        now = self._clock()
+        return await self._store.list_due_projects(now, now + CLAIM_DURATION)
+
+    async def _check_next(self, project_id: ProjectId) -> None:
+        now = self._clock()
+        claimed_until = now + CLAIM_DURATION
+        due = await self._store.claim_due(project_id, now, claimed_until)
+        if due is not None:
             await self._check(due, claimed_until)
 
     async def _check(self, view: AlertView, claimed_until: datetime) -> None:

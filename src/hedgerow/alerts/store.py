@@ -67,8 +67,15 @@ class AlertStore(Protocol):
         now: datetime,
     ) -> AlertView: ...
 
-    async def claim_due(self, now: datetime, until: datetime) -> AlertView | None:
-        """Return an alert that is due, if any, and keep other processes from it until then."""
+    async def list_due_projects(self, now: datetime, until: datetime) -> Sequence[ProjectId]:
+        """Return the projects with alerts that `claim_due` would return."""
+        ...
+
+    async def claim_due(
+        self, project_id: ProjectId, now: datetime, until: datetime
+    ) -> AlertView | None:
+        """Return an alert of a project that is due, if any, and keep other processes from it until
+        then."""
         ...
 
     async def postpone(self, alert: Alert, next_check_at: datetime) -> None:

@@ -118,7 +118,7 @@ def build_delivery(
         http=http,
         files=files,
         tables=PostgresTables(databases),
-        run_in_thread=ThreadLimiter(COMPONENT_MAX_THREADS).run,
+        run_in_thread=ThreadLimiter(COMPONENT_MAX_THREADS, has_turns=True).run,
         check_address=guard.check,
         templates=templates,
         spans=spans,

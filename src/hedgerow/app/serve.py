@@ -26,6 +26,7 @@ from hedgerow.app.state import (
     events_folder,
     state_location,
 )
+from hedgerow.http.loop_holds import count_loop_holds
 from hedgerow.http.server.gateway import FastHandler
 from hedgerow.http.server.health import STOPPING, Readiness
 from hedgerow.http.server.metrics import Metrics
@@ -142,7 +143,8 @@ async def _run(
     readiness.waiting_for = None
     readiness.fallback = {}
     events.ready(keys if is_new else None)
-    await run_tasks(tasks, container.task_health)
+    async with count_loop_holds(container.metrics):
+        await run_tasks(tasks, container.task_health)
 
 
 def _is_event_store_lost(settings: Settings) -> bool:

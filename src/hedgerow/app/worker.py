@@ -11,6 +11,7 @@ from hedgerow.app.pipelines import register_components
 from hedgerow.app.startup import ping, wait_for_database
 from hedgerow.app.state import state_location
 from hedgerow.errors import OperatorError, Unavailable
+from hedgerow.http.loop_holds import count_loop_holds
 from hedgerow.http.server.health import Readiness
 from hedgerow.http.server.metrics import Metrics
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
@@ -50,7 +51,10 @@ async def run_worker(
             )
             readiness.waiting_for = None
             tasks = [*build_shared_tasks(container), *build_worker_tasks(container)]
-            async with container.telemetry.run(container.metrics.collect):
+            async with (
+                container.telemetry.run(container.metrics.collect),
+                count_loop_holds(container.metrics),
+            ):
                 await run_tasks(tasks, container.task_health)
     finally:
         await container.close()

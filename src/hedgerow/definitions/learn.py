@@ -35,8 +35,9 @@ PROPERTY_PRECISION = timedelta(hours=1)
 # learned anew each time.
 MAX_KEYS = 500_000
 MAX_KEYS_PER_SHAPE = 1000
-# Keys of new shapes until the next time of saving. The others are learned from later events.
-MAX_NEW_KEYS = 20_000
+# Keys of new shapes until the next time of saving: 10 ms of the event loop. The others are learned
+# from later events.
+MAX_NEW_KEYS = 5_000
 
 # Evidence: SKIP_PROPERTIES in PostHog's rust/property-defs-rs/src/types.rs.
 _SKIPPED = frozenset(

@@ -20,6 +20,7 @@ from hedgerow.edge.sources import EdgeSource
 from hedgerow.edge.state import EdgeDirectoryStore, EdgeFlagStore, EdgeState
 from hedgerow.errors import OperatorError
 from hedgerow.flags.evaluation.flag_cache import FlagCache
+from hedgerow.http.loop_holds import count_loop_holds
 from hedgerow.http.payload.body_memory import MIB
 from hedgerow.http.server.gateway import Gateway
 from hedgerow.http.server.health import STOPPING, Readiness
@@ -52,7 +53,7 @@ async def run_edge(
     client = OriginClient(sources[0].url, f"hedgerow-edge/{__version__}")
     telemetry = Telemetry()
     spans = None if telemetry.spans is None else RequestSpans(telemetry.spans)
-    inbox = await _open_inbox(settings)
+    inbox = await _open_inbox(settings, is_shared=len(sources) > 1)
     services = EdgeServices(
         settings, state, directory, flag_cache, client, inbox=inbox, spans=spans
     )
@@ -113,12 +114,15 @@ async def run_gateway(
     settings = services.settings
     running = asyncio.create_task(following)
     try:
-        with (
-            metrics.serve(settings.metrics_host, settings.metrics_port, gateway.readiness.answer)
-            if settings.metrics_port
-            else contextlib.nullcontext()
-        ):
-            yield
+        async with count_loop_holds(metrics):
+            with (
+                metrics.serve(
+                    settings.metrics_host, settings.metrics_port, gateway.readiness.answer
+                )
+                if settings.metrics_port
+                else contextlib.nullcontext()
+            ):
+                yield
     finally:
         gateway.readiness.waiting_for = STOPPING
         running.cancel()
@@ -166,13 +170,14 @@ async def _follow(
         ready(projects)
 
 
-async def _open_inbox(settings: Settings) -> Inbox | None:
+async def _open_inbox(settings: Settings, *, is_shared: bool) -> Inbox | None:
     if not settings.edge_inbox_max_mb:
         return None
     inbox = Inbox(
         settings.data_dir,
         max_bytes=settings.edge_inbox_max_mb * MIB,
         min_free_bytes=settings.min_free_disk_mb * MIB,
+        is_shared=is_shared,
     )
     await inbox.open()
     return inbox
@@ -186,7 +191,7 @@ def _describe_inbox(inbox: Inbox | None) -> Mapping[str, Any]:
             "requests": inbox.number,
             "bytes": inbox.size,
             "oldest_age_s": round(_find_age_s(inbox), 3),
-            "dead_letters": inbox.dead.number,
+            "dead_letters": inbox.dead_number,
             "lost_requests": inbox.lost,
         }
     }
@@ -205,7 +210,7 @@ def _build_inbox_gauges(
     yield f"{name}requests", "Captured requests that wait for the origin.", inbox.number
     yield f"{name}bytes", "Size of what waits, and of the dead letters.", inbox.size
     yield f"{name}oldest_age_seconds", "How long the oldest has waited.", _find_age_s(inbox)
-    yield f"{name}dead_letters", "Stored requests that were given up.", inbox.dead.number
+    yield f"{name}dead_letters", "Stored requests that were given up.", inbox.dead_number
     yield f"{name}lost_requests", "Stored requests whose files are damaged or gone.", inbox.lost
     yield f"{name}stored_total", "Captured requests that were stored.", inbox.stored
     yield (

@@ -39,6 +39,13 @@ def replace_unstorable_characters(text: str) -> str:
     return _UNSTORABLE.sub("\ufffd", text)
 
 
+def is_plain_email(text: str) -> bool:
+    """Whether a text is an email address and nothing else: no name, no quotes, no white space."""
+    local, at, domain = text.rpartition("@")
+    is_whole = bool(local and at and domain and "@" not in local)
+    return is_whole and text.isprintable() and not any(each in ' <>()[]",;:\\' for each in text)
+
+
 def parse_whole_number(text: str) -> int | None:
     """Parse a whole number, None for any other text. Never raises, however long the text is."""
     return int(text) if _WHOLE.fullmatch(text) else None

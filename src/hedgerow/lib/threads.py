@@ -7,7 +7,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
+
+from hedgerow.lib.workers.sender_places import SenderPlaces
 
 T = TypeVar("T")
 
@@ -19,11 +22,13 @@ class ThreadLimiter:
     """Runs blocking calls in at most `max_threads` daemon threads. Further calls wait in a queue.
 
     Unlike the threads of `asyncio.to_thread`, these do not keep a stopping process alive. Threads
-    start on demand and end after they were idle for a while.
+    start on demand and end after they were idle for a while. With `has_turns`, senders take turns,
+    and each gets as many threads as it leaves for others.
     """
 
-    def __init__(self, max_threads: int) -> None:
+    def __init__(self, max_threads: int, *, has_turns: bool = False) -> None:
         self._max_threads = max_threads
+        self._has_turns = has_turns
         self._reset()
         # A forked child inherits the counters but not the threads.
         os.register_at_fork(after_in_child=self._reset)
@@ -35,12 +40,29 @@ class ThreadLimiter:
         # Idle threads without a queued call, and queued calls without a free thread.
         self._idle_count = 0
         self._backlog_count = 0
+        # Of one event loop.
+        self._places: tuple[asyncio.AbstractEventLoop, SenderPlaces] | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
+        if not self._has_turns:
+            return await self._run(work, _do_nothing)
+        places = self._get_places()
+        sender = await places.acquire_for_sender()
+        # A thread is not free before its call ends, which may be after the caller has given up.
+        return await self._run(work, partial(places.release, sender))
+
+    def _get_places(self) -> SenderPlaces:
+        loop = asyncio.get_running_loop()
+        if self._places is None or self._places[0] is not loop:
+            self._places = loop, SenderPlaces(self._max_threads)
+        return self._places[1]
+
+    async def _run(self, work: Callable[[], T], on_end: Callable[[], None]) -> T:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
         def finish(result: T | None, error: BaseException | None) -> None:
+            on_end()
             if done.done():
                 return
             if error is None:
@@ -61,7 +83,11 @@ class ThreadLimiter:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(finish, result, error)
 
-        self._submit(call)
+        try:
+            self._submit(call)
+        except OSError:
+            on_end()
+            raise
         return await done
 
     def _submit(self, call: Callable[[], None]) -> None:
@@ -103,12 +129,15 @@ class ThreadLimiter:
                     self._idle_count += 1
 
 
-_default = ThreadLimiter(DEFAULT_MAX_THREADS)
+_default = ThreadLimiter(DEFAULT_MAX_THREADS, has_turns=True)
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:
     """Run a blocking call in the process's default threads."""
     return await _default.run(work)
+
+
+def _do_nothing() -> None: ...
 
 
 def build_pauses(work_s: float = 0.002, rest_s: float = 0.002) -> Callable[[], None]:

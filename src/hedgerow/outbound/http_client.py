@@ -2,8 +2,6 @@
 allows, and does not follow redirects.
 """
 
-import asyncio
-import resource
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,7 +13,8 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from hedgerow.outbound.ssrf_guard import SsrfGuard, describe_refusal
+from hedgerow.lib.workers.sender_places import SenderPlaces, limit_time
+from hedgerow.outbound.ssrf_guard import SsrfGuard, describe_refusal, share_files
 from hedgerow.plugin.http import HttpClient, Request, Response, StreamedResponse, TransportError
 
 CONNECT_TIMEOUT_S = 5.0
@@ -27,7 +26,6 @@ KEEPALIVE_S = 15.0
 # Thousands of destinations that do not answer must leave file descriptors for databases and
 # callers: an eighth is for requests at the same time, about as many for connections that are kept.
 FILE_SHARE = 1 / 8
-MIN_REQUESTS = 32
 # Headers that the library would add by default. The caller sets all headers.
 SKIPPED_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
@@ -59,21 +57,21 @@ class GuardedResolver(AbstractResolver):
 
 
 class GuardedHttpClient(HttpClient):
-    """The connections to all destinations. Callers limit their own concurrency. At most
-    `max_requests` run at the same time; others wait, and their timeout begins after that."""
+    """The connections to all destinations. At most `max_requests` run at the same time, and a
+    sender gets as many places as it leaves for others. A request that waits has all its time."""
 
     def __init__(self, guard: SsrfGuard, max_requests: int | None = None) -> None:
         self._guard = guard
-        self._max_requests = max_requests or _compute_max_requests()
-        self._free = asyncio.Semaphore(self._max_requests)
+        self._max_requests = max_requests or share_files(FILE_SHARE)
+        self._places = SenderPlaces(self._max_requests)
         self._sockets: WeakSet[socket.socket] = WeakSet()
         # One keeps its connections for the next request, the other does not.
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     async def send(self, request: Request) -> Response:
-        async with self._free:
+        async with self._places.hold_for_sender():
             with _translate_errors(request):
-                async with asyncio.timeout(request.timeout_s):
+                async with limit_time(request.timeout_s):
                     return await self._send(request)
 
     @asynccontextmanager
@@ -81,7 +79,7 @@ class GuardedHttpClient(HttpClient):
         patience = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=request.timeout_s
         )
-        async with self._free:
+        async with self._places.hold_for_sender():
             # Translate errors of the request only, not those that the reader of the stream raises.
             with _translate_errors(request):
                 response = await self._get_session().request(
@@ -146,12 +144,6 @@ class GuardedHttpClient(HttpClient):
     async def close(self) -> None:
         for session in self._sessions.values():
             await session.close()
-
-
-def _compute_max_requests() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = 2**16 if soft == resource.RLIM_INFINITY else min(soft, 2**16)
-    return max(MIN_REQUESTS, int(limit * FILE_SHARE))
 
 
 async def _read_chunks(response: aiohttp.ClientResponse, request: Request) -> AsyncGenerator[bytes]:

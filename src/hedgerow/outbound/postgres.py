@@ -1,5 +1,5 @@
 """Connections to user-configured PostgreSQL servers, at addresses that the SSRF guard allows. A
-small pool per database; idle connections are closed after a while.
+small pool per project and database; idle connections are closed after a while.
 """
 
 import asyncio
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import certifi
 
 from hedgerow.lib.optional_packages import LazyPackage
-from hedgerow.outbound.ssrf_guard import SsrfGuard
+from hedgerow.lib.workers.sender import current_sender
+from hedgerow.lib.workers.sender_places import SenderPlaces, pause_time_limits
+from hedgerow.outbound.ssrf_guard import SsrfGuard, share_files
 from hedgerow.plugin.database_address import DatabaseAddress
 from hedgerow.plugin.http import TransportError
 
@@ -28,6 +30,8 @@ else:
 CONNECT_TIMEOUT_S = 5
 MAX_CONNECTIONS = 4
 IDLE_TIMEOUT_S = 30.0
+# Of the files that the process may open, for connections in use.
+FILE_SHARE = 1 / 16
 # A path that never exists, to disable the driver's default files.
 MISSING_FILE = "/dev/null/none"
 
@@ -40,19 +44,30 @@ class _Pool:
     users: int = 0
     idle: list[tuple[float, Connection]] = field(default_factory=list)
 
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        with pause_time_limits():
+            await self.semaphore.acquire()
+        try:
+            yield
+        finally:
+            self.semaphore.release()
+
 
 class PostgresClient:
     def __init__(self, guard: SsrfGuard) -> None:
         self._guard = guard
-        self._pools: dict[DatabaseAddress, _Pool] = {}
+        self._places = SenderPlaces(share_files(FILE_SHARE))
+        self._pools: dict[tuple[str, DatabaseAddress], _Pool] = {}
 
     @asynccontextmanager
     async def connection(self, address: DatabaseAddress) -> AsyncIterator[Connection]:
-        """Yield an autocommit connection. It is not reused after an error."""
-        pool = self._pools.setdefault(address, _Pool())
+        """Yield an autocommit connection. It is not reused after an error. A caller that waits has
+        all its time: see `limit_time`."""
+        pool = self._pools.setdefault((current_sender.get(), address), _Pool())
         pool.users += 1
         try:
-            async with pool.semaphore:
+            async with pool.hold(), self._places.hold_for_sender():
                 connection = await self._reuse_idle(pool) or await self._connect(address)
                 is_well = False
                 try:
@@ -69,12 +84,12 @@ class PostgresClient:
     async def close_idle(self) -> None:
         """Close connections that have been idle for too long."""
         oldest = time.monotonic() - IDLE_TIMEOUT_S
-        for address, pool in list(self._pools.items()):
+        for key, pool in list(self._pools.items()):
             recent = [each for each in pool.idle if each[0] > oldest]
             old = [each for each in pool.idle if each[0] <= oldest]
             pool.idle = recent
             if not recent and not pool.users:
-                del self._pools[address]
+                del self._pools[key]
             for _, connection in old:
                 await _close(connection)
 

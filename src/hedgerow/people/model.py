@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from hedgerow.errors import AppError, Forbidden, Invalid
-from hedgerow.lib.text import explain_unstorable
+from hedgerow.lib.text import is_plain_email
 from hedgerow.projects.model import LoginSession, OrganizationRole, ProjectId
 
 SESSION_PREFIX = "hgs_"
@@ -122,11 +122,9 @@ def build_url(address: str, kind: Literal["setup", "reset", "login", "invite"], 
 
 
 def parse_email(text: str, attr: str = "email") -> str:
-    """Return the email in lower case, as it is stored. Raises Invalid."""
-    email = text.strip().lower()
-    local, at, domain = email.rpartition("@")
-    is_plain = not any(each.isspace() or ord(each) < 32 or each in '<>()[]",;:\\' for each in email)
-    if not (local and at and domain and is_plain and "@" not in local) or explain_unstorable(email):
+    """Return the email in lower case, as it is stored, without spaces around it. Raises Invalid."""
+    email = text.strip(" ").lower()
+    if not is_plain_email(email):
         raise Invalid("Enter a valid email address.", attr=attr)
     if len(email) > MAX_EMAIL_CHARS:
         raise Invalid(

@@ -7,6 +7,14 @@ from enum import IntEnum, StrEnum
 from typing import Any, Literal, NewType
 
 ProjectId = NewType("ProjectId", int)
+
+
+def name_sender(project_id: ProjectId) -> str:
+    """Return the name under which the work of a project shares what all projects use: see
+    `hedgerow.lib.workers.sender`."""
+    return f"project {project_id}"
+
+
 KeyId = NewType("KeyId", str)
 
 PROJECT_KEY_PREFIX = "phc_"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from hedgerow.lib.byte_cache import ByteCache
 from hedgerow.projects.model import ProjectId
+from hedgerow.queries.byte_cache import ByteCache
 
 MAX_BYTES = 32 << 20
 # A larger result would evict all others.

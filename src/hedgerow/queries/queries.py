@@ -83,7 +83,7 @@ class Queries:
         self._clock = clock
         self._cache = ResultCache[QueryResponse]()
         # One at a time: validation takes up to 0.2 s, and each thread delays the event loop.
-        self._threads = ThreadLimiter(1)
+        self._threads = ThreadLimiter(1, has_turns=True)
         self._runs = QueryRuns(clock)
 
     def register(self, readers: Mapping[str, PrepareQuery]) -> None:

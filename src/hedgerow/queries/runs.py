@@ -13,8 +13,8 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.queries.model import QueryResponse, QueryStatus
 
 RESULT_RETENTION = timedelta(minutes=10)
+# A project gets as many as it leaves for others.
 MAX_RUNNING = 50
-MAX_PER_PROJECT = 30
 MAX_RETAINED_BYTES = 32 << 20
 RETRY_AFTER_S = 5
 STOP_TIMEOUT_S = 1.0
@@ -118,7 +118,7 @@ class QueryRuns:
             raise Conflict("A query with this client_query_id is already running.")
         running = [run for run in self._runs.values() if not run.task.done()]
         in_project = sum(run.project_id == key[0] for run in running)
-        if len(running) >= MAX_RUNNING or in_project >= MAX_PER_PROJECT:
+        if in_project >= MAX_RUNNING - len(running):
             raise Throttled(RETRY_AFTER_S)
 
     def _finish(self, key: Key, run: QueryRun) -> None:

@@ -19,9 +19,11 @@ from hedgerow.flags.model import Flag
 from hedgerow.flags.schedules.runner import may_change_flags
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.encryption import Cipher
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.directory import Directory
-from hedgerow.projects.model import Project
+from hedgerow.projects.model import Project, ProjectId
+from hedgerow.queries.due_work import DueWork
 from hedgerow.rollouts.evidence import (
     compile_evidence,
     describe,
@@ -48,7 +50,6 @@ from hedgerow.rollouts.transitions import (
     stop,
 )
 
-BATCH_SIZE = 5
 QUERY_TIMEOUT_S = 10.0
 # Longer than a check may take. The plans of a process that dies wait this long.
 CLAIM_DURATION = timedelta(seconds=30)
@@ -78,20 +79,21 @@ class RolloutRunner:
         self._directory = directory
         self._load_cipher = load_cipher
         self._clock = clock
+        self._work = DueWork(lambda: store.list_due_projects(clock()), self._check_next)
 
     async def check_due(self) -> None:
-        """Check all plans that are due, one after the other."""
-        while True:
-            now = self._clock()
-            due = await self._store.claim_due(now, now + CLAIM_DURATION, BATCH_SIZE)
-            if due:
-                await self._directory.refresh()
-            for plan in due:
-                project = self._directory.get_project(plan.project_id)
-                if project is not None:  # else deleted, and so are its plans soon
-                    await self._check(project, plan)
-            if len(due) < BATCH_SIZE:
-                return
+        """Check all plans that are due. Projects take turns."""
+        await self._work.run()
+
+    async def _check_next(self, project_id: ProjectId) -> None:
+        now = self._clock()
+        plan = await self._store.claim_due(project_id, now, now + CLAIM_DURATION)
+        if plan is None:
+            return
+        await self._directory.refresh()
+        project = self._directory.get_project(project_id)
+        if project is not None:  # else deleted, and so are its plans soon
+            await self._check(project, plan)
 
     async def _check(self, project: Project, plan: RolloutPlan) -> None:
         flag = await self._store.flag(project.id, plan.flag_id)
@@ -131,7 +133,7 @@ class RolloutRunner:
             result = await self._executor.run(context, printed, LIMITS)
         except AppError as error:
             return (), f"The metrics could not be computed: {error.detail}"
-        return judge(plan, result.rows), ""
+        return await run_in_thread(partial(judge, plan, result.rows)), ""
 
     async def _act_on_harm(
         self, project: Project, plan: RolloutPlan, harm: Found, found: Found

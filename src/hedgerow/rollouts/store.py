@@ -97,9 +97,15 @@ class RolloutPlanStore(Protocol):
         ApprovalRequired if the write of the flag lacks approvals."""
         ...
 
-    async def claim_due(self, now: datetime, until: datetime, limit: int) -> Sequence[RolloutPlan]:
-        """Return running plans that are due for a check, and keep other processes from them until
-        then."""
+    async def list_due_projects(self, now: datetime) -> Sequence[ProjectId]:
+        """Return the projects with plans that `claim_due` would return."""
+        ...
+
+    async def claim_due(
+        self, project_id: ProjectId, now: datetime, until: datetime
+    ) -> RolloutPlan | None:
+        """Return a running plan of a project that is due for a check, if any, and keep other
+        processes from it until then."""
         ...
 
     async def save_check(self, plan: RolloutPlan, check: PlanCheck) -> None:

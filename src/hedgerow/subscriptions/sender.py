@@ -18,6 +18,7 @@ from hedgerow.lib.tokens import generate_token
 from hedgerow.pipelines.deliveries.messages import build_message
 from hedgerow.projects.model import Project, ProjectId
 from hedgerow.projects.recurrence import describe_recurrence, find_next_date
+from hedgerow.queries.due_work import DueWork
 from hedgerow.subscriptions.model import (
     MAX_CHARTS,
     ChartSource,
@@ -73,16 +74,21 @@ class SubscriptionSender:
         self._find_project = find_project
         self._clock = clock
         self._public_url = public_url.rstrip("/")
+        self._work = DueWork(self._list_projects, self._send_next)
 
     async def send_due(self) -> None:
-        """Send all subscriptions that are due, one after the other, and claim no other
-        meanwhile."""
-        while True:
-            now = self._clock()
-            claimed_until = now + CLAIM_DURATION
-            due = await self._store.claim_due(now, claimed_until)
-            if due is None:
-                return
+        """Send all subscriptions that are due. Projects take turns."""
+        await self._work.run()
+
+    async def _list_projects(self) -> Sequence[ProjectId]:
+        now = self._clock()
+        return await self._store.list_due_projects(now, now + CLAIM_DURATION)
+
+    async def _send_next(self, project_id: ProjectId) -> None:
+        now = self._clock()
+        claimed_until = now + CLAIM_DURATION
+        due = await self._store.claim_due(project_id, now, claimed_until)
+        if due is not None:
             await self._send(due, claimed_until)
 
     async def delete_old_pictures(self) -> None:

@@ -76,9 +76,15 @@ class SubscriptionStore(Protocol):
         """Return what to send, None if it was deleted."""
         ...
 
-    async def claim_due(self, now: datetime, until: datetime) -> Subscription | None:
-        """Return a subscription that is due, if any, and keep other processes from it until
-        then."""
+    async def list_due_projects(self, now: datetime, until: datetime) -> Sequence[ProjectId]:
+        """Return the projects with subscriptions that `claim_due` would return."""
+        ...
+
+    async def claim_due(
+        self, project_id: ProjectId, now: datetime, until: datetime
+    ) -> Subscription | None:
+        """Return a subscription of a project that is due, if any, and keep other processes from it
+        until then."""
         ...
 
     async def save_sent(self, sent: SentSubscription, now: datetime) -> bool:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from hedgerow.lib.workers.sender import work_for
 from hedgerow.outbound.http_client import MAX_BODY_BYTES, GuardedHttpClient
 from hedgerow.outbound.ssrf_guard import SsrfGuard
 from hedgerow.plugin.http import Request, TransportError
@@ -56,8 +57,8 @@ async def test_invalid_request_is_an_error(url: str) -> None:
     await http.close()
 
 
-async def test_requests_beyond_the_limit_wait_without_a_timeout() -> None:
-    http = GuardedHttpClient(SsrfGuard(allow_private=True), max_requests=2)
+async def test_requests_beyond_the_share_of_a_sender_wait_without_a_timeout() -> None:
+    http = GuardedHttpClient(SsrfGuard(allow_private=True), max_requests=4)
     is_released = threading.Event()
     with Receiver() as receiver:
 
@@ -72,6 +73,8 @@ async def test_requests_beyond_the_limit_wait_without_a_timeout() -> None:
         waiting = [asyncio.create_task(http.send(to(receiver.url, timeout_s=5))) for _ in range(3)]
         await asyncio.sleep(6)  # longer than their timeout
         assert len(receiver.received) == 2
+        with Receiver() as other, work_for("another sender"):
+            assert (await http.send(to(other.url))).status == 200
         is_released.set()
         answers = await asyncio.gather(*held, *waiting)
         assert [answer.status for answer in answers] == [200] * 5

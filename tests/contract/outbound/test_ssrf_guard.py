@@ -2,7 +2,9 @@
 whatever DNS returns.
 """
 
+import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,10 +13,12 @@ from typing import Any
 import pytest
 
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.workers.sender import work_for
+from hedgerow.lib.workers.sender_places import limit_time
 from hedgerow.outbound.http_client import GuardedHttpClient
 from hedgerow.outbound.postgres import PostgresClient
 from hedgerow.outbound.postgres_tables import PostgresTables
-from hedgerow.outbound.ssrf_guard import SsrfGuard
+from hedgerow.outbound.ssrf_guard import MAX_LOOKUP_THREADS, SsrfGuard
 from hedgerow.pipelines.destinations.s3 import Bucket, S3Access, S3Error
 from hedgerow.plugin.database_address import parse_database_address
 from hedgerow.plugin.delivery import TableTarget
@@ -150,6 +154,37 @@ async def test_every_attempt_resolves_and_checks_again(
     with pytest.raises(TransportError, match="private network"):
         await guard.resolve(NAME, 80)
     assert await guard.resolve(NAME, 80) == [PUBLIC]
+
+
+async def test_names_without_an_answer_delay_no_other_sender(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    can_end, asked = threading.Event(), set[str]()
+
+    def hang(host: Any, port: Any, *more: Any, **named: Any) -> Any:
+        asked.add(host)
+        if host != NAME:
+            can_end.wait(60)
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (PUBLIC, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    guard = SsrfGuard(allow_private=False)
+
+    async def resolve(host: str) -> list[str]:
+        async with limit_time(30):
+            return await guard.resolve(host, 80)
+
+    with work_for("a"):
+        hosts = (f"{number}.hangs.test" for number in range(2 * MAX_LOOKUP_THREADS))
+        hanging = [asyncio.create_task(resolve(host)) for host in (*hosts, NAME)]
+    while len(asked) < MAX_LOOKUP_THREADS // 2:
+        await asyncio.sleep(0.01)
+    with work_for("b"):
+        # The same name, for which the other one waits.
+        assert await resolve(NAME) == [PUBLIC]
+    assert len(asked) == MAX_LOOKUP_THREADS // 2 + 1
+    can_end.set()
+    assert await asyncio.gather(*hanging) == [[PUBLIC]] * len(hanging)
 
 
 @pytest.fixture

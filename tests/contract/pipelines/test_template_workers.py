@@ -1,6 +1,7 @@
 """Templates in worker processes: rendered, killed after their time or memory, and tried again if a
 process ended for another reason."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hedgerow.events.model import Event
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.workers.sender import work_for
 from hedgerow.pipelines.builtin.destinations import webhook
 from hedgerow.pipelines.destinations.attempt import (
     DeliveryTarget,
@@ -123,3 +125,14 @@ async def test_a_template_over_budget_fails_its_event_alone(workers: TemplateWor
     assert failed.event_rejected
     assert "characters" in failed.reason
     assert [request.body for request in http.requests] == [b'["123"]']
+
+
+async def test_templates_of_a_project_that_wait_do_not_fail(workers: TemplateWorkers) -> None:
+    number = 3 * LIMITS.max_waiting_per_sender
+    with work_for("project 1"):
+        waiting = [asyncio.create_task(render(workers, LOOP)) for _ in range(number)]
+    await asyncio.sleep(0)
+    with work_for("project 2"):
+        assert await render(workers, LOOP) == "<a><b>"
+    assert not all(each.done() for each in waiting)
+    assert set(await asyncio.gather(*waiting)) == {"<a><b>"}

@@ -209,7 +209,7 @@ async def test_several_processes_store_one_check_and_one_message(world: World) -
 async def test_a_process_that_dies_leaves_the_check_to_others(world: World) -> None:
     await world.create()
     store = SqlAlertStore(world.stores.database)
-    claimed = await store.claim_due(world.now, world.now + CLAIM_DURATION)
+    claimed = await store.claim_due(world.project.id, world.now, world.now + CLAIM_DURATION)
     assert claimed is not None
     await world.checker.check_due()
     assert world.queries == 0
@@ -226,7 +226,7 @@ async def test_a_claim_from_before_the_clock_was_set_back_does_not_count(world: 
     await world.create()
     later = world.now + timedelta(hours=1)
     store = SqlAlertStore(world.stores.database)
-    assert await store.claim_due(later, later + CLAIM_DURATION)
+    assert await store.claim_due(world.project.id, later, later + CLAIM_DURATION)
     await world.checker.check_due()
     assert world.queries == 1
 
@@ -236,7 +236,7 @@ async def test_a_process_claims_one_alert_at_a_time(world: World) -> None:
     for _ in range(2):
         await world.create()
     store = SqlAlertStore(world.stores.database)
-    assert await store.claim_due(world.now, world.now + CLAIM_DURATION)
+    assert await store.claim_due(world.project.id, world.now, world.now + CLAIM_DURATION)
     await world.checker.check_due()
     assert world.queries == 1
 
@@ -333,3 +333,34 @@ async def test_refuses_what_does_not_exist(
     with pytest.raises(Invalid) as raised:
         await world.create(**fields)
     assert raised.value.attr == attr
+
+
+async def test_alerts_of_a_project_do_not_delay_those_of_another(world: World) -> None:
+    for _ in range(3):
+        await world.create()
+    other = await world.stores.new_project("Other")
+    insight = new_insight(other.id, "short2", name="Others")
+    await SqlInsightStore(world.stores.database).write_insight(
+        other.id, lambda _: InsightWrite(insight=insight, build_entry=record), NOW
+    )
+    own, world.project = world.project, other
+    await world.create(insight=InsightId(2), destinations=())
+    checked: list[int] = []
+    can_end = asyncio.Event()
+    projects = {own.id: own, other.id: other}
+
+    async def execute(
+        project: Project, query: Mapping[str, Any], refresh: Refresh, id: str
+    ) -> QueryResponse:
+        checked.append(project.id)
+        if project is other:
+            can_end.set()
+        await can_end.wait()
+        return await world.execute(project, query, refresh, id)
+
+    store = SqlAlertStore(world.stores.database)
+    checker = AlertChecker(store, execute, lambda id: projects[id], lambda: world.now)
+    async with asyncio.timeout(60):
+        await checker.check_due()
+    assert checked[:2] in ([own.id, other.id], [other.id, own.id])
+    assert len(checked) == 4

@@ -370,3 +370,20 @@ async def test_state_changes_with_events_persons_and_flags(stores: Stores) -> No
     assert after[0].text != before[0].text
     assert after[1] == before[1]
     assert replace(after[0], text=before[0].text) == before[0]
+
+
+async def test_outdated_results_are_listed_by_turns(stores: Stores) -> None:
+    many, few = await stores.new_project("Many"), await stores.new_project("Few")
+    store = SqlResultStore(stores.database)
+    await store.request(many.id, {f"{n}": query(n) for n in range(5)}, NOW)
+    await store.request(few.id, {"few": query()}, NOW)
+    for number in range(6):
+        at = NOW + timedelta(seconds=number)
+        found = await store.claim([], ProjectId(many.id - 1 if number < 5 else 0), NOW, LATER)
+        assert found is not None
+        await store.mark_used(found.project_id, [found.key], NOW)
+        await store.save(found, NewResult(result=b"1", state="", computed_at=at), at)
+    listed = await store.list_outdated(
+        used_since=NOW - timedelta(days=1), computed_before=NOW + timedelta(days=1), limit=3
+    )
+    assert [each[0] for each in listed] == [many.id, few.id, many.id]

@@ -8,6 +8,7 @@ import pytest
 
 from hedgerow.lib import threads
 from hedgerow.lib.threads import ThreadLimiter, run_in_thread
+from hedgerow.lib.workers.sender import work_for
 
 
 class Gate:
@@ -109,3 +110,41 @@ async def test_forked_child_starts_its_own_threads() -> None:
     if child == 0:
         os._exit(0 if limiter._thread_count == 0 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+async def test_a_sender_leaves_threads_to_others() -> None:
+    limiter, gate = ThreadLimiter(4, has_turns=True), Gate()
+    with work_for("a"):
+        calls = [asyncio.create_task(limiter.run(partial(gate.work, n))) for n in range(20)]
+    await until(lambda: gate.running == 2)
+    with work_for("b"):
+        assert await limiter.run(lambda: "b") == "b"
+    gate.opened.set()
+    assert await asyncio.gather(*calls) == list(range(20))
+    assert gate.most == 2
+
+
+async def test_an_abandoned_call_keeps_the_place_of_its_sender() -> None:
+    limiter, gate = ThreadLimiter(2, has_turns=True), Gate()
+    abandoned = asyncio.create_task(limiter.run(partial(gate.work, 1)))
+    await until(lambda: gate.running == 1)
+    abandoned.cancel()
+    next_call = asyncio.create_task(limiter.run(partial(gate.work, 2)))
+    await asyncio.sleep(0.01)
+    assert gate.most == 1
+    gate.opened.set()
+    assert await next_call == 2
+    assert gate.most == 1
+
+
+def test_places_are_those_of_one_event_loop() -> None:
+    limiter, gate = ThreadLimiter(2, has_turns=True), Gate()
+
+    async def leave_a_call() -> None:
+        call = asyncio.create_task(limiter.run(partial(gate.work, 1)))
+        await until(lambda: gate.running == 1)
+        call.cancel()
+
+    asyncio.run(leave_a_call())
+    assert asyncio.run(limiter.run(lambda: 2)) == 2
+    gate.opened.set()

@@ -10,7 +10,20 @@ def test_email_is_stored_in_lower_case() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "ann", "@example.com", "ann@", "a b@example.com", "a@b@c.com", "a<b@x.com", "a\x00@x.com"],
+    [
+        "",
+        "ann",
+        "@example.com",
+        "ann@",
+        "a b@example.com",
+        "a@b@c.com",
+        "a<b@x.com",
+        "a\x00@x.com",
+        "a@x.com\n",
+        "\ta@x.com",
+        "a@x.com\u200b",
+        "a@x\r\n.com",
+    ],
 )
 def test_other_text_is_no_email(text: str) -> None:
     with pytest.raises(Invalid):

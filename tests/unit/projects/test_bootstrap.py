@@ -25,6 +25,17 @@ def test_one_key_can_be_configured_alone() -> None:
     assert generate_initial_keys("", KEY).personal_key == KEY
 
 
+def test_only_generated_keys_are_shown() -> None:
+    keys = generate_initial_keys(TOKEN, KEY)
+    assert TOKEN not in keys.describe()
+    assert KEY not in keys.describe()
+    assert keys.generated_personal_key is None
+    generated = generate_initial_keys("", "")
+    assert generated.describe().count(generated.project_key) == 1
+    assert generated.describe().count(generated.personal_key) == 1
+    assert generated.generated_personal_key == generated.personal_key
+
+
 def test_new_installation_has_a_default_project_and_an_unrestricted_key() -> None:
     first = build_installation(generate_initial_keys(TOKEN, KEY), START)
     assert first.project.name == "Default project"

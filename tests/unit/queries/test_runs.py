@@ -8,7 +8,6 @@ from hedgerow.errors import Conflict, Invalid, Throttled
 from hedgerow.projects.model import ProjectId
 from hedgerow.queries.model import QueryResponse
 from hedgerow.queries.runs import (
-    MAX_PER_PROJECT,
     MAX_RETAINED_BYTES,
     MAX_RUNNING,
     RESULT_RETENTION,
@@ -110,14 +109,15 @@ async def test_id_identifies_one_running_query() -> None:
 
 async def test_running_queries_are_limited() -> None:
     runs = QueryRuns(Now())
-    begun = [runs.start(PROJECT, str(n), block(), is_retained=True) for n in range(MAX_PER_PROJECT)]
+    half = range(MAX_RUNNING // 2)
+    begun = [runs.start(PROJECT, str(n), block(), is_retained=True) for n in half]
     with pytest.raises(Throttled):
         runs.start(PROJECT, "one more", succeed(), is_retained=True)
-    other = ProjectId(2)
-    more = range(MAX_RUNNING - MAX_PER_PROJECT)
-    begun += [runs.start(other, str(n), block(), is_retained=True) for n in more]
+    # Each further project finds a place.
+    for other in range(2, 6):
+        begun.append(runs.start(ProjectId(other), "a", block(), is_retained=True))
     with pytest.raises(Throttled):
-        runs.start(other, "one more", succeed(), is_retained=True)
+        runs.start(PROJECT, "one more", succeed(), is_retained=True)
     for run in begun:
         runs.cancel(run)
 

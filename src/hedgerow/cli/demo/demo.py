@@ -68,7 +68,7 @@ def demo(
                 "project_id": built.project_id,
                 "project_key": built.project_key,
                 "counts": built.counts,
-                "personal_key": service.first.personal_key if service.first else None,
+                "personal_key": service.first.generated_personal_key if service.first else None,
             }
         )
     else:
@@ -82,8 +82,8 @@ def _report(built: BuiltDemo, service: DemoService, settings: Settings) -> None:
     print()
     if service.first is not None:
         print("This installation is new. Keep its keys, they are shown only once:\n")
-        print(f"  Project key   {service.first.project_key}   public: of project 1, which is empty")
-        print(f"  Personal key  {service.first.personal_key}   secret: log in with it")
+        # Of project 1, which is empty.
+        print(service.first.describe())
         if service.first.setup_token:
             # It opens the demo, not the empty project.
             page = f"{address}/project/{built.project_id}"

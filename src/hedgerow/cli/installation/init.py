@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def init(data: DataOption = None, as_json: JsonOption = False) -> None:
     """Create the database, a project and its first keys.
 
-    Prints the keys. You can repeat it safely: a second run changes nothing and prints no secret.
+    Prints the keys, unless you have chosen them. You can repeat it safely: a second run changes
+    nothing and prints no secret.
     """
     settings = load_command_settings(data_dir=data)
     keys = retry_while_locked(lambda: commands.installation.create_installation(settings))
@@ -38,15 +39,14 @@ def init(data: DataOption = None, as_json: JsonOption = False) -> None:
                 "created": keys is not None,
                 "project_id": project.id,
                 "project_key": project.api_token,
-                "personal_key": keys.personal_key if keys else None,
+                "personal_key": keys.generated_personal_key if keys else None,
                 "setup_link": _build_setup_link(settings, keys),
             }
         )
     elif keys:
         location = describe_state_location(settings)
         print(f"Created project {project.id}, {project.name!r}, in {location}\n")
-        print(f"  Project key   {project.api_token}   public: for your apps")
-        print(f"  Personal key  {keys.personal_key}   secret: shown only once, store it now")
+        print(keys.describe())
         if link := _build_setup_link(settings, keys):
             print(
                 f"  Setup link    {link}   secret: once, within 24 hours, sets the owner's password"

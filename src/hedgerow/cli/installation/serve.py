@@ -205,7 +205,8 @@ def _format_setup_link(address: str, first: InitialKeys) -> str:
 
 
 def format_start_screen(address: str, settings: Settings, first: InitialKeys | None) -> str:
-    """Return what a start prints. The first start shows the keys once, and commands to try."""
+    """Return what a start prints. The first start shows generated keys once, and commands to
+    try."""
     heading = f"Hedgerow {__version__} is ready at {address}"
     docs = f"Console:   {address}/\nAPI docs:  {address}/api/docs/"
     if settings.metrics_port:
@@ -215,16 +216,16 @@ def format_start_screen(address: str, settings: Settings, first: InitialKeys | N
         return f"{heading}\n{docs}\n{new_keys}\n"
     return f"""{heading}
 
-  Project key   {first.project_key}   public: for your apps
-  Personal key  {first.personal_key}   secret: shown only once, store it now
+{first.describe()}
 {_format_setup_link(address, first)}
 Try it:
+  # set KEY to the personal key, and PROJECT_KEY to the project key
   # list your pipeline destinations
-  curl -H 'Authorization: Bearer {first.personal_key}' {address}/api/environments/1/pipeline_destination_configs/
+  curl -H "Authorization: Bearer $KEY" {address}/api/environments/1/pipeline_destination_configs/
   # evaluate your flags for a user
-  curl -H 'Content-Type: application/json' '{address}/decide?v=3' -d '{{"api_key": "{first.project_key}", "distinct_id": "ann"}}'
+  curl -H 'Content-Type: application/json' '{address}/decide?v=3' -d '{{"api_key": "'$PROJECT_KEY'", "distinct_id": "ann"}}'
   # capture an event
-  curl -H 'Content-Type: application/json' '{address}/capture/' -d '{{"api_key": "{first.project_key}", "event": "signed up", "distinct_id": "ann"}}'
+  curl -H 'Content-Type: application/json' '{address}/capture/' -d '{{"api_key": "'$PROJECT_KEY'", "event": "signed up", "distinct_id": "ann"}}'
 
 {docs}
 {new_keys}

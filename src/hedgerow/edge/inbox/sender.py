@@ -15,6 +15,7 @@ from hedgerow.edge.inbox.store import EdgeInboxError
 from hedgerow.edge.sources import EdgeSource
 from hedgerow.http.sdk.edge_receipt import HEADER, EdgeKeyRefused
 from hedgerow.lib import jsonio
+from hedgerow.lib.workers.fair_queue import Places
 from hedgerow.outbound.origin_client import (
     OriginClient,
     OriginRequest,
@@ -25,6 +26,8 @@ from hedgerow.projects.model import ProjectId
 
 # Requests of one project that the origin gets at the same time.
 MAX_PARALLEL = 16
+# Projects whose requests are in memory and sent at the same time, each a few. Others take turns.
+MAX_WINDOWS = 8
 TIMEOUT_S = 30.0
 FIRST_PAUSE_S = 0.25
 MAX_PAUSE_S = 30.0
@@ -63,6 +66,7 @@ class InboxSender:
         self._inbox = inbox
         self._client = client
         self._give_up_s = give_up_s
+        self._places = Places[ProjectId](MAX_WINDOWS, per_key=1)
         self._contact = asyncio.Event()
         self._problems: dict[ProjectId, str] = {}
         self._failing: dict[ProjectId, _Failing] = {}
@@ -91,7 +95,8 @@ class InboxSender:
                 await changed.wait()
             self._contact.clear()
             try:
-                is_done = await self._send_some(source, project_id)
+                async with self._places.hold(project_id):
+                    is_done = await self._send_some(source, project_id)
             except (EdgeInboxError, OSError) as error:
                 is_done = False
                 self._report(project_id, f"the inbox cannot be used: {error}")

@@ -54,7 +54,7 @@ class CommandResult(msgspec.Struct, kw_only=True):
 
     retried: Mapping[ProjectId, Lane]
     number: int
-    dead: Lane
+    dead: Mapping[ProjectId, Lane]
 
 
 class InboxContents(msgspec.Struct, kw_only=True):
@@ -79,8 +79,9 @@ class EdgeInboxStore:
             stack.callback(self.close)
             for name in _list_logs(self._folder):
                 self.lanes[_parse(name)] = self._open_log(name)
-            self.dead = self._open_log(DEAD)
+            self._open_log(DEAD)
             self._take_over(OldInbox(self._folder))
+            self.dead = _count_dead(self._get_log(DEAD).read())
             stack.pop_all()
 
     @property
@@ -223,7 +224,7 @@ class EdgeInboxStore:
             return CommandResult(
                 retried={_parse(name): lane for name, lane in retried.items()},
                 number=number,
-                dead=_count(DEAD, dead.read()),
+                dead=_count_dead(dead.read()),
             )
 
     def _append_all(self, records: Iterable[tuple[str, bytes]]) -> dict[str, Lane]:
@@ -260,8 +261,8 @@ class EdgeInboxStore:
             )
         )
         for name, lane in lanes.items():
-            known = self.dead if name == DEAD else self.lanes.setdefault(_parse(name), Lane())
-            known.add(lane)
+            if name != DEAD:
+                self.lanes.setdefault(_parse(name), Lane()).add(lane)
         if old.problem:
             path = str(old.move_away())
             _log.error(
@@ -342,6 +343,14 @@ def _count(name: str, records: Iterable[tuple[int, bytes]], lane: Lane | None = 
     lane = Lane() if lane is None else lane
     lane.add(Lane(number=number, size=size, oldest_us=oldest_us))
     return lane
+
+
+def _count_dead(records: Iterable[tuple[int, bytes]]) -> dict[ProjectId, Lane]:
+    lanes: dict[ProjectId, Lane] = {}
+    for _, content in records:
+        project_id = decode_request(decode_dead(content).content)[0].project_id
+        lanes.setdefault(project_id, Lane()).add(Lane(number=1, size=measure(content)))
+    return lanes
 
 
 def _describe_dead(id: int, content: bytes) -> DeadRequestSummary:

@@ -52,7 +52,8 @@ class ScheduledChangeRunner:
         self._clock = clock
 
     async def execute_due(self) -> None:
-        """Execute what is due, the oldest first: later changes of a flag build on earlier ones."""
+        """Execute what is due, the oldest of a project first: later changes of a flag build on
+        earlier ones."""
         now = self._clock()
         due = await self._store.due(now, MAX_EXECUTED)
         if due:

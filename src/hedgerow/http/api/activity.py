@@ -5,6 +5,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,8 +18,10 @@ from hedgerow.http.endpoint import M, endpoint, project_paths
 from hedgerow.http.paging import MAX_LIMIT, MAX_OFFSET
 from hedgerow.http.parameters import Parameter, parse_positive, parse_text
 from hedgerow.http.server.response import JsonResponse
+from hedgerow.lib import jsonio
 from hedgerow.lib.clock import format_iso, utc_now
 from hedgerow.lib.dates import parse_query_date
+from hedgerow.lib.threads import build_pauses, run_in_thread
 from hedgerow.projects.activity import Actor, RecordedActivity, render_detail
 from hedgerow.projects.store import ActivityQuery, ActivityStore
 
@@ -56,6 +59,15 @@ class ActivityItem(msgspec.Struct, kw_only=True):
 
 class ActivityPage(msgspec.Struct, kw_only=True):
     results: Sequence[ActivityItem]
+    next: str | None
+    previous: str | None
+    total_count: int
+
+
+class _EncodedPage(msgspec.Struct, kw_only=True):
+    """An ActivityPage whose entries are JSON."""
+
+    results: Sequence[msgspec.Raw]
     next: str | None
     previous: str | None
     total_count: int
@@ -135,13 +147,23 @@ async def _respond_with_page(call: Call, store: ActivityStore, query: ActivityQu
         return call.link({"limit": size, "page": to})
 
     return JsonResponse(
-        ActivityPage(
-            results=[_render_entry(entry) for entry in entries],
+        _EncodedPage(
+            results=await run_in_thread(partial(_encode_entries, entries)),
             next=link(number + 1) if query.offset + size < total else None,
             previous=link(number - 1) if number > 1 else None,
             total_count=total,
         )
     )
+
+
+def _encode_entries(entries: Sequence[RecordedActivity]) -> Sequence[msgspec.Raw]:
+    """Encode one by one: a page of large definitions has tens of megabytes."""
+    pause = build_pauses()
+    encoded = []
+    for entry in entries:
+        encoded.append(msgspec.Raw(jsonio.encode(_render_entry(entry))))
+        pause()
+    return encoded
 
 
 def _parse_number(call: Call, name: str, default: int) -> int:

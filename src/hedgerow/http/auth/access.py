@@ -33,6 +33,7 @@ from hedgerow.lib.eager import ensure_task
 from hedgerow.lib.workers.sender import current_sender
 from hedgerow.people.model import RECENT_LOGIN_TIME, LoginNotRecent
 from hedgerow.projects.caller import Caller
+from hedgerow.projects.model import name_sender
 from hedgerow.projects.rate_limit import RateLimiter
 
 # Who may break the glass may also change the settings of the project.
@@ -118,7 +119,7 @@ class Authenticator:
                 request.path_params["project_id"], caller, self._context.directory
             )
             trace.project_id = project.id
-            sender = f"project {project.id}"
+            sender = name_sender(project.id)
             call = ProjectCall(
                 request=request, context=self._context, caller=caller, project=project
             )

@@ -95,7 +95,7 @@ class Metrics(Collector):
         self, gauges: Gauges, labelled: Callable[[], Iterable[LabelledMetric]] = tuple
     ) -> None:
         self._gauges = [gauges]
-        self._labelled = labelled
+        self._labelled = [labelled]
         self._requests: dict[tuple[str, str, int], int] = {}
         self._histograms: dict[str, RouteHistogram] = {}
         self._registry = CollectorRegistry()
@@ -106,6 +106,9 @@ class Metrics(Collector):
     def add_gauges(self, gauges: Gauges) -> None:
         """Add gauges of services that are built after the metrics."""
         self._gauges.append(gauges)
+
+    def add_labelled(self, labelled: Callable[[], Iterable[LabelledMetric]]) -> None:
+        self._labelled.append(labelled)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         key = (method, route, status)
@@ -178,7 +181,7 @@ class Metrics(Collector):
                 yield CounterMetricFamily(name.removesuffix("_total"), help, value=value)
             else:
                 yield GaugeMetricFamily(name, help, value=value)
-        for each in self._labelled():
+        for each in chain.from_iterable(labelled() for labelled in self._labelled):
             yield each.metric()
 
 

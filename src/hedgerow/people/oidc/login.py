@@ -248,8 +248,9 @@ def read_identity(claims: Mapping[str, Any], *, trusts_emails: bool) -> Provider
     given, is_verified = claims.get("email"), claims.get("email_verified")
     is_trusted = is_verified is True or (trusts_emails and is_verified is None)
     email = ""
-    # Only ASCII: other letters may become those of someone else in lower case.
-    if is_trusted and isinstance(given, str) and given.isascii():
+    # Only ASCII: other letters may become those of someone else in lower case. And exactly as it
+    # is: an address with a space or a line break around it may be that of someone else there.
+    if is_trusted and isinstance(given, str) and given.isascii() and given == given.strip():
         try:
             email = parse_email(given)
         except Invalid:

@@ -13,6 +13,8 @@ from hedgerow.events.tracing import SpanLog
 from hedgerow.lib.optional_packages import name_error
 from hedgerow.lib.sync_bridge import run_bridged
 from hedgerow.lib.text import replace_unstorable_characters
+from hedgerow.lib.workers.sender import work_for
+from hedgerow.lib.workers.sender_places import limit_time
 from hedgerow.pipelines.destinations.delivery_spans import DeliverySpan
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.secret_mask import SecretMask
@@ -30,9 +32,10 @@ from hedgerow.plugin.delivery import (
 from hedgerow.plugin.http import HttpClient
 from hedgerow.plugin.outcomes import Delivered, Failed, Outcome, mask_secrets
 from hedgerow.plugin.templates import RemoteRender, remote_render
-from hedgerow.projects.model import ProjectId
+from hedgerow.projects.model import ProjectId, name_sender
 
-# Longer than any timeout that a component should set for its requests.
+# Longer than any timeout that a component should set for its requests. The time that an attempt
+# waits for its place, while others of its project run, does not count.
 DELIVERY_TIMEOUT_S = 60.0
 REASON_MAX = 500
 
@@ -111,9 +114,10 @@ async def _attempt(
         return await target.deliver(events, target.settings, context)
 
     try:
-        async with asyncio.timeout(DELIVERY_TIMEOUT_S):
-            with _use_services(target, clients):
-                outcomes = await run_bridged(call())
+        with work_for(name_sender(target.project_id)):
+            async with limit_time(DELIVERY_TIMEOUT_S):
+                with _use_services(target, clients):
+                    outcomes = await run_bridged(call())
         if len(outcomes) == len(events):
             return [_sanitize(outcome, target.mask) for outcome in outcomes]
         reason = f"The component returned {len(outcomes)} outcomes for {len(events)} events"

@@ -12,6 +12,7 @@ import msgspec
 from hedgerow.lib import jsonio
 from hedgerow.lib.workers.pool import PoolFull, PoolLimits, WorkerPool
 from hedgerow.lib.workers.process import WorkerDied
+from hedgerow.lib.workers.sender_places import SenderPlaces
 from hedgerow.pipelines.model import RecordId
 from hedgerow.plugin.http import TransportError
 from hedgerow.plugin.templates import TemplateError
@@ -19,6 +20,9 @@ from hedgerow.projects.model import ProjectId
 
 HOST_MODULE = "hedgerow.pipelines.destinations.template_host"
 MEBIBYTE = 1024 * 1024
+# Templates that a process renders or that wait in its queue. Projects share them, and more wait
+# before the queue.
+PLACES = 32
 MAX_CPU_S = 0.3
 # A template that takes longer makes its project use the process for slow templates for a while.
 SLOW_CPU_S = 0.05
@@ -59,6 +63,7 @@ class TemplateWorkers:
         self._limits = limits
         self._fast = WorkerPool(HOST_MODULE, limits)
         self._slow = WorkerPool(HOST_MODULE, limits)
+        self._places = {self._fast: SenderPlaces(PLACES), self._slow: SenderPlaces(PLACES)}
         # Until when a project uses the slow process.
         self._slow_until: dict[ProjectId, float] = {}
 
@@ -71,14 +76,15 @@ class TemplateWorkers:
         record_id: RecordId,
     ) -> Any:
         """Render a template, given as JSON. Raises TemplateError, and TransportError if a later
-        attempt may succeed. Records take turns."""
+        attempt may succeed. Projects take turns, and so do the records of a project."""
         try:
             body = jsonio.encode(RenderRequest(template=source.decode(), payload=dict(payload)))
         except (TypeError, ValueError, OverflowError, RecursionError):
             raise TemplateError("The payload of the template is not JSON.") from None
         pool = self._slow if self.is_slow(project_id) else self._fast
         try:
-            response = _decode(await pool.request(body, str(record_id)))
+            async with self._places[pool].hold_for_sender():
+                response = _decode(await pool.request(body, str(record_id)))
         except PoolFull:
             raise TransportError("Too many templates wait to be rendered.") from None
         except WorkerDied as error:

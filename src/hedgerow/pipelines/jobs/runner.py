@@ -13,6 +13,7 @@ from hedgerow.errors import AppError, Unavailable
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.optional_packages import name_error
 from hedgerow.lib.text import replace_unstorable_characters
+from hedgerow.lib.workers.sender import work_for
 from hedgerow.pipelines.deliveries.model import LogLevel, LogLine
 from hedgerow.pipelines.jobs.running import (
     JobContext,
@@ -29,6 +30,7 @@ from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.http import TransportError
 from hedgerow.plugin.imports import JobError
 from hedgerow.projects.activity import SYSTEM, ActivityEntry
+from hedgerow.projects.model import name_sender
 
 POLL_INTERVAL_S = 0.5
 LEASE_RENEW_INTERVAL_S = 2.0
@@ -141,7 +143,8 @@ class JobRunner:
         try:
             run_job, context = await self._prepare(job)
             mask = context.mask
-            await run_job(context)
+            with work_for(name_sender(context.record.project_id)):
+                await run_job(context)
         except (LeaseLost, Unavailable):
             raise
         except AppError as error:

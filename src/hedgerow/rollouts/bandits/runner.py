@@ -24,7 +24,8 @@ from hedgerow.lib.optional_packages import MissingPackage
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.projects.activity import SYSTEM
 from hedgerow.projects.directory import Directory
-from hedgerow.projects.model import Project
+from hedgerow.projects.model import Project, ProjectId
+from hedgerow.queries.due_work import DueWork
 from hedgerow.rollouts.bandits.allocation import (
     choose_split,
     compute_chances,
@@ -79,18 +80,21 @@ class BanditRunner:
         self._directory = directory
         self._load_cipher = load_cipher
         self._clock = clock
+        self._work = DueWork(lambda: store.list_due_projects(clock()), self._check_next)
 
     async def reallocate_due(self) -> None:
-        """Reallocate all bandits that are due, one after the other."""
-        while True:
-            now = self._clock()
-            bandit = await self._store.claim_due(now, now + CLAIM_DURATION)
-            if bandit is None:
-                return
-            await self._directory.refresh()
-            project = self._directory.get_project(bandit.project_id)
-            if project is not None:  # else deleted, and so are its bandits soon
-                await self._check(project, bandit)
+        """Reallocate all bandits that are due. Projects take turns."""
+        await self._work.run()
+
+    async def _check_next(self, project_id: ProjectId) -> None:
+        now = self._clock()
+        bandit = await self._store.claim_due(project_id, now, now + CLAIM_DURATION)
+        if bandit is None:
+            return
+        await self._directory.refresh()
+        project = self._directory.get_project(project_id)
+        if project is not None:  # else deleted, and so are its bandits soon
+            await self._check(project, bandit)
 
     async def _check(self, project: Project, bandit: Bandit) -> None:
         flag = await self._store.flag(project.id, bandit.flag_id)

@@ -97,9 +97,15 @@ class BanditStore(Protocol):
         ApprovalRequired if the write of the flag, or the beginning, lacks approvals."""
         ...
 
-    async def claim_due(self, now: datetime, until: datetime) -> Bandit | None:
-        """Return a running bandit that is due for a reallocation, and keep other processes from it
-        until then."""
+    async def list_due_projects(self, now: datetime) -> Sequence[ProjectId]:
+        """Return the projects with bandits that `claim_due` would return."""
+        ...
+
+    async def claim_due(
+        self, project_id: ProjectId, now: datetime, until: datetime
+    ) -> Bandit | None:
+        """Return a running bandit of a project that is due for a reallocation, if any, and keep
+        other processes from it until then."""
         ...
 
     async def save_check(self, bandit: Bandit, check: BanditCheck) -> None:

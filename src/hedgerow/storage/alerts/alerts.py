@@ -90,12 +90,16 @@ class SqlAlertStore(AlertStore):
 
         return await self._database.write(change)
 
-    async def claim_due(self, now: datetime, until: datetime) -> AlertView | None:
-        due = (
-            (table.c.next_check_at <= now)
-            & table.c.enabled.is_(True)
-            & is_free(table.c.claimed_until, now, until + (until - now))
+    async def list_due_projects(self, now: datetime, until: datetime) -> Sequence[ProjectId]:
+        due = select(table.c.project_id).where(_is_due(now, until)).distinct()
+        return await self._database.read(
+            lambda connection: [ProjectId(id) for id in connection.execute(due).scalars()]
         )
+
+    async def claim_due(
+        self, project_id: ProjectId, now: datetime, until: datetime
+    ) -> AlertView | None:
+        due = _is_due(now, until) & (table.c.project_id == project_id)
         first = select(table.c.id).where(due).order_by(table.c.next_check_at).limit(1)
         # A process that waited for another's claim finds that the row is no longer free.
         claim = (
@@ -304,3 +308,11 @@ def _add_check(
     kept = select(checks_table.c.id).where(own).order_by(checks_table.c.id.desc()).limit(MAX_CHECKS)
     old = own & checks_table.c.id.not_in(kept.scalar_subquery())
     connection.execute(delete(checks_table).where(old))
+
+
+def _is_due(now: datetime, until: datetime) -> ColumnElement[bool]:
+    return (
+        (table.c.next_check_at <= now)
+        & table.c.enabled.is_(True)
+        & is_free(table.c.claimed_until, now, until + (until - now))
+    )

@@ -86,13 +86,16 @@ class SqlSubscriptionStore(SubscriptionStore):
 
         return await self._database.read(read)
 
-    async def claim_due(self, now: datetime, until: datetime) -> Subscription | None:
-        due = (
-            (table.c.next_delivery_date <= now)
-            & table.c.enabled.is_(True)
-            & table.c.deleted.is_(False)
-            & is_free(table.c.claimed_until, now, until + (until - now))
+    async def list_due_projects(self, now: datetime, until: datetime) -> Sequence[ProjectId]:
+        due = select(table.c.project_id).where(_is_due(now, until)).distinct()
+        return await self._database.read(
+            lambda connection: [ProjectId(id) for id in connection.execute(due).scalars()]
         )
+
+    async def claim_due(
+        self, project_id: ProjectId, now: datetime, until: datetime
+    ) -> Subscription | None:
+        due = _is_due(now, until) & (table.c.project_id == project_id)
         first = select(table.c.id).where(due).order_by(table.c.next_delivery_date).limit(1)
         # A process that waited for another's claim finds that the row is no longer free.
         claim = (
@@ -265,3 +268,12 @@ def _add_pictures(
     ]
     if rows:
         connection.execute(insert(chart_pictures), rows)
+
+
+def _is_due(now: datetime, until: datetime) -> ColumnElement[bool]:
+    return (
+        (table.c.next_delivery_date <= now)
+        & table.c.enabled.is_(True)
+        & table.c.deleted.is_(False)
+        & is_free(table.c.claimed_until, now, until + (until - now))
+    )

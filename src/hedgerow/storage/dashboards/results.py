@@ -201,6 +201,7 @@ class SqlResultStore(ResultStore):
     async def list_outdated(
         self, *, used_since: datetime, computed_before: datetime, limit: int
     ) -> Sequence[tuple[ProjectId, str, Mapping[str, Any], str]]:
+        turn = func.row_number().over(partition_by=table.c.project_id, order_by=table.c.computed_at)
         wanted = (
             select(table.c.project_id, table.c.key, table.c.query, table.c.state)
             .where(
@@ -209,7 +210,7 @@ class SqlResultStore(ResultStore):
                 & table.c.wanted_at.is_(None)
                 & (table.c.failures < MAX_FAILURES)
             )
-            .order_by(table.c.computed_at)
+            .order_by(turn, table.c.computed_at)
             .limit(limit)
         )
 

@@ -109,7 +109,9 @@ class SqlScheduledChangeStore(ScheduledChangeStore):
         if not await _any_waiting.is_in(self._database):
             return []
         is_due = table.c.executed_at.is_(None) & (table.c.scheduled_at <= now)
-        first = select(table).where(is_due).order_by(table.c.scheduled_at, table.c.id).limit(limit)
+        order = table.c.scheduled_at, table.c.id
+        turn = func.row_number().over(partition_by=table.c.project_id, order_by=order)
+        first = select(table).where(is_due).order_by(turn, *order).limit(limit)
         return await self._database.read(
             lambda connection: [_decode(row) for row in connection.execute(first)]
         )

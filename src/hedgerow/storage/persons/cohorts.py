@@ -57,7 +57,8 @@ class SqlCohortStore(CohortStore):
             rows, total = read_page(connection, newest_first, limit=limit, offset=offset)
             return [Cohort(**row._mapping) for row in rows], total
 
-        return await self._database.read(run)
+        # All of a project may have several megabytes.
+        return await self._database.read_in_background(run)
 
     async def cohort(self, project_id: ProjectId, id: CohortId) -> Cohort | None:
         def run(connection: Connection) -> Cohort | None:

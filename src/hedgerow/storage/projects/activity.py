@@ -96,7 +96,8 @@ class SqlActivityStore(ActivityStore):
             )
             return [decode_entry(row) for row in rows], total
 
-        return await self._database.read(run)
+        # Entries may have large definitions.
+        return await self._database.read_in_background(run)
 
 
 def _filter(statement: Select[Any], query: ActivityQuery) -> Select[Any]:

@@ -221,10 +221,14 @@ async def test_reallocation_is_made_once_by_many_processes(world: World) -> None
     assert (await world.read_flag()).version == world.flag.version + 1
     # A process that ends in the middle leaves the bandit for another, later.
     world.now = NOW + 10 * HOUR
-    claimed = await world.store.claim_due(world.now, world.now + CLAIM_DURATION)
+    claimed = await world.store.claim_due(world.project.id, world.now, world.now + CLAIM_DURATION)
     assert claimed is not None
-    assert await world.store.claim_due(world.now, world.now + CLAIM_DURATION) is None
-    again = await world.store.claim_due(world.now + CLAIM_DURATION, world.now + 2 * CLAIM_DURATION)
+    assert (
+        await world.store.claim_due(world.project.id, world.now, world.now + CLAIM_DURATION) is None
+    )
+    again = await world.store.claim_due(
+        world.project.id, world.now + CLAIM_DURATION, world.now + 2 * CLAIM_DURATION
+    )
     assert again == claimed
 
 
@@ -376,7 +380,10 @@ async def test_clock_that_is_set_back_does_not_blind_a_bandit(world: World) -> N
     ahead = NOW + timedelta(days=1)
     await world.run_at(ahead, FEW)
     # A process dies with a claim.
-    assert await world.store.claim_due(ahead + HOUR, ahead + HOUR + CLAIM_DURATION) is not None
+    assert (
+        await world.store.claim_due(world.project.id, ahead + HOUR, ahead + HOUR + CLAIM_DURATION)
+        is not None
+    )
     await world.run_at(NOW + 2 * HOUR, FEW)
     found = await world.find(bandit)
     assert found.last_checked_at == NOW + 2 * HOUR

@@ -164,3 +164,12 @@ async def test_change_cannot_be_edited_after_its_execution(world: World) -> None
     # It was read before another process executed it.
     entry = (await world.stores.list_entries())[0].entry
     assert not await world.store.delete(change, entry, AT)
+
+
+async def test_due_changes_take_turns_by_project(world: World) -> None:
+    first = [await world.schedule() for _ in range(3)]
+    project = await world.stores.new_project("Other")
+    other = World(world.stores, project, await put_flag(world.stores, project_id=project.id))
+    late = await other.schedule()
+    due = await world.store.due(AT, 3)
+    assert [each.id for each in due] == [first[0].id, late.id, first[1].id]

@@ -58,8 +58,30 @@ async def test_queries_per_project_are_limited(make_queries: Callable[[], Runnin
     assert inside.inside == [ONE, ONE]
     await inside.start(OTHER)
     assert inside.inside == [ONE, ONE, OTHER]
+    # The last place is for another project.
     await inside.finish_first()
-    assert inside.inside == [ONE, OTHER, ONE]
+    assert inside.inside == [ONE, OTHER]
+    await inside.start(THIRD)
+    assert inside.inside == [ONE, OTHER, THIRD]
+
+
+async def test_a_project_that_is_alone_has_all_its_places(
+    make_queries: Callable[[], RunningQueries],
+) -> None:
+    inside = make_queries()
+    for project in (OTHER, ONE, ONE):
+        await inside.start(project)
+    assert inside.inside == [OTHER, ONE]
+    await inside.finish_first()
+    assert inside.inside == [ONE, ONE]
+
+
+async def test_projects_that_wait_take_turns(make_queries: Callable[[], RunningQueries]) -> None:
+    inside = make_queries()
+    for project in (ONE, OTHER, THIRD, *[ONE] * 5, ProjectId(4)):
+        await inside.start(project)
+    await inside.finish_first()
+    assert inside.inside == [OTHER, THIRD, ProjectId(4)]
 
 
 async def test_queries_in_total_are_limited(make_queries: Callable[[], RunningQueries]) -> None:

@@ -1,13 +1,17 @@
 """One attempt of a delivery: secrets that the receiver echoes are masked in the outcome."""
 
+import asyncio
 import base64
 from typing import Any
 
 import pytest
 
 from hedgerow.lib.clock import utc_now
+from hedgerow.lib.workers.sender import current_sender
+from hedgerow.lib.workers.sender_places import pause_time_limits
 from hedgerow.pipelines.builtin.destinations import webhook
 from hedgerow.pipelines.config import MASK
+from hedgerow.pipelines.destinations import attempt as attempt_module
 from hedgerow.pipelines.destinations.attempt import (
     DeliveryTarget,
     OutboundClients,
@@ -71,3 +75,22 @@ async def test_a_secret_in_the_text_of_a_component_is_masked() -> None:
 async def test_a_secret_in_a_transport_error_is_masked() -> None:
     outcome = await attempt(webhook.deliver, FakeHttp(TransportError(f"bad header {TOKEN}")))
     assert outcome.reason == f"bad header {MASK}"
+
+
+async def test_an_attempt_is_the_work_of_its_project() -> None:
+    async def deliver(*_: Any) -> list[Failed]:
+        return [Failed(reason=current_sender.get())]
+
+    assert (await attempt(deliver, FakeHttp(200))).reason == "project 1"
+    assert current_sender.get() == ""
+
+
+async def test_an_attempt_does_not_fail_for_having_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempt_module, "DELIVERY_TIMEOUT_S", 0.01)
+
+    async def deliver(*_: Any) -> list[Failed]:
+        with pause_time_limits():
+            await asyncio.sleep(0.05)
+        return [Failed(reason="it had its turn")]
+
+    assert (await attempt(deliver, FakeHttp(200))).reason == "it had its turn"

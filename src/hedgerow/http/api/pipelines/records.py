@@ -25,12 +25,12 @@ from hedgerow.http.parameters import Parameter, parse_boolean, parse_positive, p
 from hedgerow.http.payload.fields import OMITTED, Between, Boolean, Fields, Text
 from hedgerow.http.server.response import JsonResponse, no_content
 from hedgerow.lib import jsonio
-from hedgerow.lib.byte_cache import ByteCache
 from hedgerow.lib.text import parse_whole_number
 from hedgerow.pipelines.deliveries.destination_health import DestinationHealthCache
 from hedgerow.pipelines.model import DESCRIPTION_MAX, NAME_MAX, ComponentId
 from hedgerow.pipelines.records.records import RecordFields, Records
 from hedgerow.pipelines.store import RecordQuery
+from hedgerow.queries.byte_cache import ByteCache
 
 IDEMPOTENCY_KEY_MAX = 200
 SEARCH_MAX = 200

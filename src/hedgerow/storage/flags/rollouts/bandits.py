@@ -96,9 +96,6 @@ class SqlBanditStore(SqlGuideStore[Bandit, Allocation], BanditStore):
 
         return await self._flags.write_gated(run)
 
-    async def claim_due(self, now: datetime, until: datetime) -> Bandit | None:
-        return next(iter(await self._claim(now, until, 1)), None)
-
     async def save_check(self, bandit: Bandit, check: BanditCheck) -> None:
         allocation = check.allocation
         values = {

@@ -178,9 +178,35 @@ class SqlGuideStore(Generic[G, E]):
 
         return await self._database.read(read)
 
-    async def _claim(self, now: datetime, until: datetime, limit: int) -> Sequence[G]:
+    async def list_due_projects(self, now: datetime) -> Sequence[ProjectId]:
         if not await self._any_running.is_in(self._database):
             return ()
+        due = select(self._tables.table.c.project_id).where(self._is_due(now)).distinct()
+        return await self._database.read(
+            lambda connection: [ProjectId(id) for id in connection.execute(due).scalars()]
+        )
+
+    async def claim_due(self, project_id: ProjectId, now: datetime, until: datetime) -> G | None:
+        table = self._tables.table
+        due = self._is_due(now) & (table.c.project_id == project_id)
+        first = select(table.c.id).where(due).order_by(table.c.next_check_at).limit(1)
+        # A process that waited for another's claim finds that the row is no longer free.
+        claim = (
+            update(table)
+            .where(due & table.c.id.in_(first.scalar_subquery()))
+            .values(claimed_until=until)
+            .returning(table)
+        )
+
+        def change(connection: Connection) -> G | None:
+            row = connection.execute(claim).one_or_none()
+            return None if row is None else self._tables.decode(row)
+
+        if not await self._database.read(lambda connection: connection.execute(first).first()):
+            return None
+        return await self._database.write(change)
+
+    def _is_due(self, now: datetime) -> ColumnElement[bool]:
         table = self._tables.table
         # What is too far ahead was written before the clock was set back.
         ahead = now + MAX_AHEAD
@@ -190,20 +216,7 @@ class SqlGuideStore(Generic[G, E]):
             | (table.c.next_check_at > now + self._tables.max_pause)
             | (looked_at > ahead)
         )
-        due = is_time & (table.c.state == RUNNING) & is_free(table.c.claimed_until, now, ahead)
-        first = select(table.c.id).where(due).order_by(table.c.next_check_at).limit(limit)
-        # A process that waited for another's claim finds that the rows are no longer free.
-        claim = (
-            update(table)
-            .where(due & table.c.id.in_(first.scalar_subquery()))
-            .values(claimed_until=until)
-            .returning(table)
-        )
-        if not await self._database.read(lambda connection: connection.execute(first).first()):
-            return ()
-        return await self._database.write(
-            lambda connection: [self._tables.decode(row) for row in connection.execute(claim)]
-        )
+        return is_time & (table.c.state == RUNNING) & is_free(table.c.claimed_until, now, ahead)
 
 
 def write_guided_flag(

@@ -93,9 +93,6 @@ class SqlRolloutPlanStore(SqlGuideStore[RolloutPlan, Evaluation], RolloutPlanSto
 
         return await self._flags.write_gated(run)
 
-    async def claim_due(self, now: datetime, until: datetime, limit: int) -> Sequence[RolloutPlan]:
-        return await self._claim(now, until, limit)
-
     async def save_check(self, plan: RolloutPlan, check: PlanCheck) -> None:
         evaluation = check.evaluation
         values = {
