@@ -27,7 +27,7 @@ from hedgerow.pipelines.records.audit import SCOPE
 from hedgerow.pipelines.records.records import Records
 from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.http import TransportError
-from hedgerow.plugin.imports import JobError
+from hedgerow.plugin.imports import JobError, JobPostponed
 from hedgerow.projects.activity import SYSTEM, ActivityEntry
 
 POLL_INTERVAL_S = 0.5
@@ -148,7 +148,7 @@ class JobRunner:
             setting = (error.attr or "").removeprefix("config__")
             reason = f"{setting}: {error.detail}" if setting else error.detail
             return mask.cut(reason, REASON_MAX)
-        except (JobError, TransportError) as error:
+        except (JobError, JobPostponed, TransportError) as error:
             return mask.cut(str(error), REASON_MAX)
         except BaseException as error:
             task = asyncio.current_task()
