@@ -118,7 +118,7 @@ async def test_a_source_whose_process_ends_fails_alone(
             for process in find_hosts():
                 os.kill(process, signal.SIGKILL)
             # Temporary if the process has ended before it was asked for the next page.
-            with pytest.raises((JobError, TransportError), match="ended|interrupted"):
+            with pytest.raises((JobError, TransportError), match=r"ended|interrupted"):
                 await anext(pages)
         assert len(list_ids(await read(build_reader(workers), file))) == 2500
 
