@@ -49,12 +49,12 @@ def stream_rows(source: QueryRequest) -> Iterator[SourceValues]:
             values = () if source.at is None else (source.at,)
             connection.execute(_build_statement(source), values)
             yield from _fetch_rows(connection)
-    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+    except psycopg.Error as error:
         if any(text in str(error) for text in OUT_OF_MEMORY_TEXTS):
             raise MemoryError from None
-        raise TransportError(_describe_error(error)) from None
-    except psycopg.Error as error:
-        raise JobError(_describe_error(error)) from None
+        is_temporary = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        kind = TransportError if is_temporary else JobError
+        raise kind(_describe_error(error)) from None
 
 
 def _fetch_rows(connection: "psycopg.Connection[Any]") -> Iterator[SourceValues]:
