@@ -114,6 +114,7 @@ class Container:
         await self.event_queries.queries.stop()
         await self.definition_upkeep.stop()
         self.ingestion.schema_workers.close()
+        self.jobs.close()
         await self.ingestion.processor.stop()
         await self.delivery.close()
         await self.provider_http.close()

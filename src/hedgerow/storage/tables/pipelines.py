@@ -67,6 +67,11 @@ pipeline_jobs = Table(
     # The process that holds the lease, and when the lease expires.
     Column("holder", Text),
     Column("expires_at", Moment),
+    # Since its last step: processes that died while they held it, and the time it has run. It waits
+    # until `run_after`.
+    Column("crashes", Integer, nullable=False, default=0, server_default="0"),
+    Column("stalled_s", Float, nullable=False, default=0.0, server_default="0"),
+    Column("run_after", Moment),
 )
 
 # Events on their way to destinations: one row each, however many destinations get it. Ids are not
