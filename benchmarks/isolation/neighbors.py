@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from importlib import import_module
 from typing import Any
 
@@ -89,14 +89,12 @@ async def attack_large_rows(world: World) -> None:
     """A query whose rows have 2 MB."""
     # Its import warns about the environment, and the probe imports this module too.
     server = import_module("tests.support.postgres").PostgresTestServer()
-    try:
-        url = server.create_database()
+    with closing(server), server.forward_port() as port:
+        url = f"postgresql://postgres:none@127.0.0.1:{port}/postgres"
         query = "select n, repeat('x', 2000000) as event, 'ann' as distinct_id, now() as timestamp"
         query += " from generate_series(1, 100000) as n"
         await start_import(world, POSTGRES, url=url, query=query, cursor_column="n")
         await asyncio.Event().wait()
-    finally:
-        server.close()
 
 
 async def add_destinations(world: World, number: int, address: str) -> None:
