@@ -85,13 +85,25 @@ class Places(Generic[K]):
         return self._running[key]
 
     @asynccontextmanager
-    async def hold(self, key: K) -> AsyncIterator[None]:
-        """Wait for a place of this key, and hold it during the block."""
+    async def hold(self, key: K, max_s: float | None = None) -> AsyncIterator[None]:
+        """Wait for a place of this key, and hold it during the block. After `max_s` the place is
+        free again although the block continues: for work that costs most when it begins."""
         await self.acquire(key)
+        is_held = True
+
+        def give_back() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self.release(key)
+
+        timer = None if max_s is None else asyncio.get_running_loop().call_later(max_s, give_back)
         try:
             yield
         finally:
-            self.release(key)
+            if timer is not None:
+                timer.cancel()
+            give_back()
 
     async def acquire(self, key: K) -> None:
         if key not in self._waiting and self._has_place(key):

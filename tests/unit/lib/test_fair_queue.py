@@ -152,3 +152,23 @@ async def test_a_place_that_arrives_with_a_cancellation_is_not_lost() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert (places.running, places.waiting) == (0, 0)
+
+
+async def test_a_place_is_free_again_after_its_time_although_the_block_continues() -> None:
+    places = Places[str](2)
+    may_end = asyncio.Event()
+
+    async def wait() -> None:
+        async with places.hold("a", max_s=0):
+            await may_end.wait()
+
+    waiting = [asyncio.create_task(wait()) for _ in range(3)]
+    async with asyncio.timeout(10):
+        while places.waiting or places.running or places.count_running("a"):
+            await asyncio.sleep(0)
+    may_end.set()
+    await asyncio.gather(*waiting)
+    # Each was given back once: another one still finds exactly as many.
+    async with places.hold("a"):
+        assert (places.running, places.waiting) == (1, 0)
+    assert places.running == 0

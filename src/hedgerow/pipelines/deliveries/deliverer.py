@@ -303,13 +303,10 @@ class DeliveryRound:
         return not any(delivery.id in self._report.retried for delivery in batch)
 
     async def _attempt(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        began = time.monotonic()
-        outcomes = await attempt_delivery(
-            self._destination.target,
-            [delivery.event for delivery in batch],
-            self._clients,
-            self._clock(),
-        )
+        target, events = self._destination.target, [delivery.event for delivery in batch]
+        async with self._clients.starts.hold(target.project_id, events):
+            began = time.monotonic()
+            outcomes = await attempt_delivery(target, events, self._clients, self._clock())
         self._report.record_latency((time.monotonic() - began) * 1000)
         return outcomes
 

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
 from hedgerow.events.model import Event
 from hedgerow.events.tracing import SpanLog
+from hedgerow.lib.fair_queue import Places
 from hedgerow.lib.optional_packages import name_error
 from hedgerow.lib.sync_bridge import run_bridged
 from hedgerow.lib.text import replace_unstorable_characters
@@ -34,6 +35,13 @@ from hedgerow.projects.model import ProjectId
 
 # Longer than any timeout that a component should set for its requests.
 DELIVERY_TIMEOUT_S = 60.0
+# Attempts that begin at the same time: a project gets half of these while it is alone. Other work
+# of the event loop waits for so many at most.
+CONCURRENT_STARTS = 32
+CONCURRENT_LARGE_STARTS = 4
+LARGE_START_BYTES = 64 * 1024
+# An attempt that takes longer waits for its receiver.
+START_S = 0.01
 REASON_MAX = 500
 
 
@@ -50,6 +58,23 @@ class TemplateRenderer(Protocol):
     ) -> Any: ...
 
 
+class AttemptStarts:
+    """Projects take turns to begin attempts. An attempt costs this process most when it begins:
+    then its events are rendered, encoded, signed and sent. How many wait for receivers is not
+    limited here."""
+
+    def __init__(self) -> None:
+        self._small: Places[ProjectId] = Places(CONCURRENT_STARTS)
+        self._large: Places[ProjectId] = Places(CONCURRENT_LARGE_STARTS)
+
+    def hold(
+        self, project_id: ProjectId, events: Sequence[Event]
+    ) -> AbstractAsyncContextManager[None]:
+        size = sum(len(each.properties) + len(each.person_properties) for each in events)
+        places = self._small if size < LARGE_START_BYTES else self._large
+        return places.hold(project_id, START_S)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboundClients:
     """The clients of a process that destinations share. Each bounds its own concurrency."""
@@ -62,6 +87,7 @@ class OutboundClients:
     templates: TemplateRenderer | None = None
     # Where the spans of deliveries are collected, if they are exported.
     spans: SpanLog | None = None
+    starts: AttemptStarts = field(default_factory=AttemptStarts)
 
     def context_at(self, now: datetime, traceparent: str) -> DeliveryContext:
         return DeliveryContext(

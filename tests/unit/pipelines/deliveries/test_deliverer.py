@@ -2,6 +2,7 @@
 alone, and `keep_order` keeps the order.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,14 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.deliveries.deliverer import DeliveryRound, _drop_partial_batch
 from hedgerow.pipelines.deliveries.model import Delivery, DeliveryReport
 from hedgerow.pipelines.deliveries.retry import FAILURES_TO_PAUSE, NOT_PAUSED
-from hedgerow.pipelines.destinations.attempt import DeliveryTarget, OutboundClients
+from hedgerow.pipelines.destinations import attempt
+from hedgerow.pipelines.destinations.attempt import (
+    CONCURRENT_LARGE_STARTS,
+    CONCURRENT_STARTS,
+    LARGE_START_BYTES,
+    DeliveryTarget,
+    OutboundClients,
+)
 from hedgerow.pipelines.destinations.registry import Destination
 from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.delivery import DeliveryContext
@@ -176,3 +184,38 @@ async def test_round_ends_when_its_record_is_changed() -> None:
     )
     report = await current.run(deliveries(["ann"] * 100))
     assert receiver.requests == len(report.delivered) == 5
+
+
+@pytest.mark.parametrize(
+    ("size", "most"),
+    [(10, CONCURRENT_STARTS // 2), (LARGE_START_BYTES, CONCURRENT_LARGE_STARTS // 2)],
+)
+async def test_attempts_of_a_project_begin_a_few_at_a_time(
+    size: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many destinations it has. Those that wait for their receivers are not counted."""
+    monkeypatch.setattr(attempt, "START_S", 3600)
+    running, most_running = 0, 0
+
+    async def deliver(
+        events: Sequence[Event], settings: Mapping[str, Any], ctx: DeliveryContext
+    ) -> Sequence[Outcome]:
+        nonlocal running, most_running
+        running += 1
+        most_running = max(most_running, running)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        running -= 1
+        return [Delivered()] * len(events)
+
+    http: Any = None
+    clients = OutboundClients(http=http)
+    destination = make_destination(deliver)
+    found = [
+        replace(each, event=msgspec.structs.replace(each.event, properties="x" * size))
+        for each in deliveries(["ann"] * 50)
+    ]
+    rounds = [DeliveryRound(destination, NOT_PAUSED, clients, utc_now, KEEP_MS) for _ in range(5)]
+    reports = await asyncio.gather(*(each.run(found) for each in rounds))
+    assert [len(each.delivered) for each in reports] == [50] * 5
+    assert most_running == most
