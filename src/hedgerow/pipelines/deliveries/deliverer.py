@@ -100,8 +100,7 @@ class Deliverer:
                     self._lanes.pop(id).result()
                     self._woken.pop(id, None)
                     self._last_records.pop(id, None)
-                with contextlib.suppress(Unavailable):
-                    self.wake(await self._find_work())
+                self.wake(await self._find_work())
                 await asyncio.sleep(POLL_INTERVAL_S)
         finally:
             await self._close()
@@ -110,13 +109,19 @@ class Deliverer:
         """Return the idle lanes that have something to do, with one query for all of them. An
         operator who edits a paused record wants to see at once whether that helped."""
         idle, enabled = set(self._idle), self._destinations.enabled
+        if not idle:
+            return set()
         changed = {
             id
             for id in idle
             if id not in enabled
             or enabled[id].record != self._last_records.get(id, enabled[id].record)
         }
-        return changed | await self._store.find_due(sorted(idle), _to_ms(self._clock()))
+        try:
+            return changed | await self._store.find_due(sorted(idle), _to_ms(self._clock()))
+        except Unavailable:
+            # Each finds out by itself: a damaged file may concern one of them only.
+            return idle
 
     async def renew_leases(self) -> None:
         """Renew the leases of all queues of this worker, so that a slow request loses none."""
