@@ -15,7 +15,6 @@ from sqlalchemy import Connection, func, select
 from hedgerow.definitions.learn import DefinitionLearner
 from hedgerow.definitions.schema_registry import WORKER_LIMITS, SchemaRegistry
 from hedgerow.events.model import Event
-from hedgerow.ingestion import fan_out
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
@@ -30,7 +29,6 @@ from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.lib.ids import UUID7_RANDOM_BYTES
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.pipelines.catalogue import Catalogue
-from hedgerow.pipelines.deliveries import routing
 from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.pipelines.destinations.registry import DestinationRegistry
 from hedgerow.pipelines.model import ComponentId, Record, RecordDraft
@@ -48,17 +46,14 @@ from hedgerow.storage.connect import (
     open_event_store,
 )
 from hedgerow.storage.deliveries.groups import SqlGroupStore
-from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
-from hedgerow.storage.ingestion import inbox_packing
 from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
 from hedgerow.storage.ingestion.definitions import SqlDefinitionStore, SqlSchemaStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.migrations.apply import prepare_database
 from hedgerow.storage.pipelines.records import SqlRecordStore
 from hedgerow.storage.tables import (
-    delivery_events,
     flag_calls,
     flags,
     person_distinct_ids,
@@ -114,14 +109,11 @@ TRANSFORMATION = RecordDraft(
     deleted=False,
     web_token="",
 )
-DESTINATION = replace(
-    TRANSFORMATION, family=Family.DESTINATION, component_id=ComponentId(1), component_version="1"
-)
 # printf a | openssl dgst -sha256 -hmac pepper
 HASH_OF_A = "69dfcf5937d48bf9fc1d6ec1c7f067449e2466f352259e7b573d5c9fa9daec72"
 
 
-def _build_entry(_: Record | None, after: Record) -> ActivityEntry:
+def build_entry(_: Record | None, after: Record) -> ActivityEntry:
     return ActivityEntry(
         scope="PluginConfig",
         item_id=str(after.id),
@@ -301,7 +293,7 @@ async def test_crash_between_steps_has_no_effect(world: World, step: str) -> Non
     with suppress(Killed):  # a second crash, while processing leftovers and new events
         await second.work()
     await (await world.process(Crash(""))).work()
-    await _assert_once(world, [each for batch in batches for each in batch])
+    await assert_once(world, [each for batch in batches for each in batch])
 
 
 @pytest.mark.parametrize("step", ["before process", "after process"])
@@ -309,10 +301,10 @@ async def test_crash_transforms_nothing_twice(world: World, step: str) -> None:
     """The counts are unaffected too."""
     records = SqlRecordStore(world.database)
     config = {"names": ["email", "$set.email"], "salt": {"$sealed": CIPHER.encrypt("pepper")}}
-    made = await records.add(TRANSFORMATION, _build_entry, None, NOW)
+    made = await records.add(TRANSFORMATION, build_entry, None, NOW)
     place = RecordPlace(project_id=PROJECT, family=made.family, id=made.id)
     edited = RecordEdit(record=replace(made, config=config), entry=None)
-    await records.edit(place, lambda _: edited, _build_entry, NOW)
+    await records.edit(place, lambda _: edited, build_entry, NOW)
     batch = [build_event("$set", "ann", email="a", **{"$set": {"email": "a"}}) for _ in range(9)]
     node = await world.process(Crash(step))
     await node.accept(batch)
@@ -325,54 +317,11 @@ async def test_crash_transforms_nothing_twice(world: World, step: str) -> None:
     assert await world.number_of(func.sum(transformation_counts.c.changed)) == len(batch)
 
 
-@pytest.mark.parametrize("slices", [1, 3, 4])
-async def test_crash_during_a_fan_out_adds_each_delivery_once(
-    world: World, slices: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inbox_packing, "FAN_OUT_EVENTS", 2)
-    monkeypatch.setattr(fan_out, "FAN_OUT_EVENTS", 2)
-    records = SqlRecordStore(world.database)
-    made = [await records.add(DESTINATION, _build_entry, None, NOW) for _ in range(3)]
-    batch = [build_event("seen", f"{number}") for number in range(9)]
-    node = await world.process(Crash("after stored", turns=slices - 1))
-    await node.accept(batch)
-    with pytest.raises(Killed):
-        await node.work()
-    events = await world.number_of(func.count(delivery_events.c.id))
-    assert events == 2 * slices
-    last = await world.process(Crash(""))
-    assert last.progress.waiting == len(batch) - events
-    await last.work()
-    queue = SqlDeliveryStore(world.database)
-    for record in made:
-        due = await queue.due(record.id, 100, 0)
-        assert [each.event.distinct_id for each in due] == [each["distinct_id"] for each in batch]
-    assert await world.number_of(func.count(delivery_events.c.id)) == len(batch)
-
-
-async def test_events_whose_filters_take_long_are_routed_in_turns(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One in a turn at worst. A crash leaves the others where they are."""
-    monkeypatch.setattr(routing, "MATCH_BUDGET_S", 1e-9)
-    record = await SqlRecordStore(world.database).add(DESTINATION, _build_entry, None, NOW)
-    batch = [build_event("seen", f"{number}") for number in range(9)]
-    node = await world.process(Crash(""))
-    await node.accept(batch)
-    await node.work()
-    queue = SqlDeliveryStore(world.database)
-    for routed in range(1, 10):
-        due = await queue.due(record.id, 100, 0)
-        assert [each.event.distinct_id for each in due] == [f"{n}" for n in range(routed)]
-        await (await world.process(Crash(""))).processor.work_off_routing()
-    await _assert_once(world, batch)
-
-
 async def test_crash_after_the_response_loses_nothing(world: World) -> None:
     batch = [build_event("$set", "ann", **{"$set": {"a": 1}}), build_flag_call()]
     await (await world.process(Crash(""))).accept(batch)
     await (await world.process(Crash(""))).work()
-    await _assert_once(world, batch)
+    await assert_once(world, batch)
 
 
 async def test_crash_within_a_large_batch_loses_nothing(world: World) -> None:
@@ -385,10 +334,10 @@ async def test_crash_within_a_large_batch_loses_nothing(world: World) -> None:
     with pytest.raises(Killed):
         await node.work()
     await (await world.process(Crash(""))).work()
-    await _assert_once(world, batch)
+    await assert_once(world, batch)
 
 
-async def _assert_once(world: World, sent: Sequence[dict[str, Any]]) -> None:
+async def assert_once(world: World, sent: Sequence[dict[str, Any]]) -> None:
     stored = await world.stored()
     assert sorted(str(row["uuid"]) for row in stored) == sorted(get_uuids(sent))
     calls = sum(each["event"] == "$feature_flag_called" for each in sent)
@@ -426,7 +375,7 @@ async def test_cancelled_process_can_be_resumed(world: World) -> None:
     with suppress(asyncio.CancelledError):
         await work
     await (await world.process(Crash(""))).work()
-    await _assert_once(world, [each for batch in batches for each in batch])
+    await assert_once(world, [each for batch in batches for each in batch])
 
 
 @pytest.mark.parametrize("steps", ["accepted", "processed", "stored"])
@@ -447,7 +396,7 @@ async def test_repeated_event_changes_nothing(world: World, steps: str, is_resta
     for number in range(1, 4):
         await node.accept([*old, *old], NOW + timedelta(minutes=number))
     await node.work()
-    await _assert_once(world, [*old, *new])
+    await assert_once(world, [*old, *new])
     assert (await world.properties())["plan"] == "new"
     assert node.processor._deduplicator._pending == {}, "finished events are forgotten"
 
@@ -480,7 +429,7 @@ async def test_state_older_than_its_events_catches_up(world: World) -> None:
     await node.work()
     await world.database.write(lambda connection: _put_back(connection, before))
     await (await world.process(Crash(""))).work()
-    await _assert_once(world, batch)
+    await assert_once(world, batch)
     assert (await world.properties())["plan"] == "pro"
 
 
@@ -503,7 +452,7 @@ async def test_deleted_event_can_be_stored_again(world: World) -> None:
     batch[0]["properties"]["$set"]["n"] = 2
     await node.accept(batch, NOW + timedelta(minutes=1))
     await node.work()
-    await _assert_once(world, batch)
+    await assert_once(world, batch)
     assert (await world.properties())["n"] == 2
 
 

@@ -144,39 +144,42 @@ class Places(Generic[K]):
 
 class Starts(Generic[K]):
     """A limit on how much work begins in an iteration of the event loop, so that what else the loop
-    has to do waits for a few pieces of it only. Keys take turns."""
+    has to do waits for a few pieces of it only. Keys take turns. What costs more than an iteration
+    has is followed by iterations in which nothing begins."""
 
-    def __init__(self, per_iteration: int) -> None:
+    def __init__(self, per_iteration: float) -> None:
         self._per_iteration = per_iteration
         self._turns = Turns[K]()
         self._left = per_iteration
         self._is_scheduled = False
-        self._waiting: dict[K, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[K, deque[tuple[float, asyncio.Future[None]]]] = {}
 
-    async def wait(self, key: K) -> None:
+    async def wait(self, key: K, cost: float = 1.0) -> None:
         """Wait until work of this key may begin."""
         loop = asyncio.get_running_loop()
         if not self._is_scheduled:
             self._is_scheduled = True
             loop.call_soon(self._begin_iteration, loop)
-        if not self._waiting and self._left:
-            self._left -= 1
-            self._turns.charge(key, 1)
+        if not self._waiting and self._left > 0:
+            self._take(key, cost)
             return
         turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.setdefault(key, deque()).append(turn)
+        self._waiting.setdefault(key, deque()).append((cost, turn))
         await turn
 
+    def _take(self, key: K, cost: float) -> None:
+        self._left -= cost
+        self._turns.charge(key, cost)
+
     def _begin_iteration(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._left = self._per_iteration
-        while self._waiting and self._left:
+        self._left = min(self._left + self._per_iteration, self._per_iteration)
+        while self._waiting and self._left > 0:
             key = self._turns.choose(self._waiting)
-            turn = self._waiting[key].popleft()
+            cost, turn = self._waiting[key].popleft()
             if not self._waiting[key]:
                 del self._waiting[key]
             if not turn.done():
-                self._left -= 1
-                self._turns.charge(key, 1)
+                self._take(key, cost)
                 turn.set_result(None)
         self._is_scheduled = bool(self._waiting) or self._left < self._per_iteration
         if self._is_scheduled:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hedgerow.errors import Unavailable
+from hedgerow.events.model import Event
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.workers.fair_queue import Places
 from hedgerow.pipelines.deliveries.model import Delivery, DeliveryReport, LogLevel, LogLine
@@ -29,7 +30,11 @@ from hedgerow.pipelines.deliveries.retry import (
     decide_next,
 )
 from hedgerow.pipelines.deliveries.round_memory import RoundMemory
-from hedgerow.pipelines.destinations.attempt import OutboundClients, attempt_delivery
+from hedgerow.pipelines.destinations.attempt import (
+    OutboundClients,
+    attempt_delivery,
+    estimate_starts,
+)
 from hedgerow.pipelines.destinations.registry import Destination, DestinationRegistry
 from hedgerow.pipelines.model import Record, RecordId
 from hedgerow.pipelines.records.audit import SCOPE
@@ -100,8 +105,7 @@ class Deliverer:
                     self._lanes.pop(id).result()
                     self._woken.pop(id, None)
                     self._last_records.pop(id, None)
-                with contextlib.suppress(Unavailable):
-                    self.wake(await self._find_work())
+                self.wake(await self._find_work())
                 await asyncio.sleep(POLL_INTERVAL_S)
         finally:
             await self._close()
@@ -110,13 +114,19 @@ class Deliverer:
         """Return the idle lanes that have something to do, with one query for all of them. An
         operator who edits a paused record wants to see at once whether that helped."""
         idle, enabled = set(self._idle), self._destinations.enabled
+        if not idle:
+            return set()
         changed = {
             id
             for id in idle
             if id not in enabled
             or enabled[id].record != self._last_records.get(id, enabled[id].record)
         }
-        return changed | await self._store.find_due(sorted(idle), _to_ms(self._clock()))
+        try:
+            return changed | await self._store.find_due(sorted(idle), _to_ms(self._clock()))
+        except Unavailable:
+            # Each finds out by itself: a damaged file may concern one of them only.
+            return idle
 
     async def renew_leases(self) -> None:
         """Renew the leases of all queues of this worker, so that a slow request loses none."""
@@ -293,7 +303,12 @@ class DeliveryRound:
     async def _send(self, batch: Sequence[Delivery]) -> bool:
         """Send a batch and return whether none of it must be retried. A batch whose events are all
         rejected is sent again in halves, to find the events that cause it."""
-        outcomes = await self._attempt(batch)
+        events = [delivery.event for delivery in batch]
+        project_id = self._destination.target.project_id
+        await self._clients.starts.wait(project_id, estimate_starts(events))
+        if not self._can_continue():
+            return False
+        outcomes = await self._attempt(events)
         if len(batch) > 1 and all(map(_is_event_rejected, outcomes)):
             half = len(batch) // 2
             if not await self._send(batch[:half]) and self._destination.keeps_order:
@@ -302,13 +317,10 @@ class DeliveryRound:
         self._decide(batch, outcomes)
         return not any(delivery.id in self._report.retried for delivery in batch)
 
-    async def _attempt(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
+    async def _attempt(self, events: Sequence[Event]) -> Sequence[Outcome]:
         began = time.monotonic()
         outcomes = await attempt_delivery(
-            self._destination.target,
-            [delivery.event for delivery in batch],
-            self._clients,
-            self._clock(),
+            self._destination.target, events, self._clients, self._clock()
         )
         self._report.record_latency((time.monotonic() - began) * 1000)
         return outcomes

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ from hedgerow.events.tracing import SpanLog
 from hedgerow.lib.optional_packages import name_error
 from hedgerow.lib.sync_bridge import run_bridged
 from hedgerow.lib.text import replace_unstorable_characters
+from hedgerow.lib.workers.fair_queue import Starts
 from hedgerow.lib.workers.sender import work_for
 from hedgerow.lib.workers.sender_places import limit_time
 from hedgerow.pipelines.destinations.delivery_spans import DeliverySpan
@@ -37,6 +38,9 @@ from hedgerow.projects.model import ProjectId, name_sender
 # Longer than any timeout that a component should set for its requests. The time that an attempt
 # waits for its place, while others of its project run, does not count.
 DELIVERY_TIMEOUT_S = 60.0
+# An attempt takes the event loop about 0.5 ms in all, and as much more for each of so many bytes.
+STARTS_PER_ITERATION = 4
+BYTES_PER_START = 32 * 1024
 REASON_MAX = 500
 
 
@@ -53,6 +57,12 @@ class TemplateRenderer(Protocol):
     ) -> Any: ...
 
 
+def estimate_starts(events: Sequence[Event]) -> float:
+    """Return the cost of an attempt for `OutboundClients.starts`."""
+    size = sum(len(each.properties) + len(each.person_properties) for each in events)
+    return 1 + size / BYTES_PER_START
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboundClients:
     """The clients of a process that destinations share. Each bounds its own concurrency."""
@@ -65,6 +75,8 @@ class OutboundClients:
     templates: TemplateRenderer | None = None
     # Where the spans of deliveries are collected, if they are exported.
     spans: SpanLog | None = None
+    # Attempts of projects take turns to begin.
+    starts: Starts[ProjectId] = field(default_factory=lambda: Starts(STARTS_PER_ITERATION))
 
     def context_at(self, now: datetime, traceparent: str) -> DeliveryContext:
         return DeliveryContext(

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 from sqlalchemy import (
     Connection,
@@ -18,6 +17,7 @@ from sqlalchemy import (
 )
 
 from hedgerow.events.deletion import EventCopies
+from hedgerow.events.model import Event
 from hedgerow.pipelines.deliveries.model import (
     Delivery,
     DeliveryReport,
@@ -66,6 +66,7 @@ from hedgerow.storage.tables import deliveries as table
 from hedgerow.storage.tables import delivery_leases, delivery_logs, destination_states
 
 MAX_BATCH_BYTES = 16 * 1024 * 1024
+INLINE_BYTES = 512 * 1024
 # Replaces the messages about a batch if one of its deliveries was deleted meanwhile, because of its
 # event or by another worker.
 UNKEPT_MESSAGE = "The message was not kept: a delivery of the batch was deleted while it was sent."
@@ -205,7 +206,12 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
         """Load the events of deliveries, or of as many as fit into a batch."""
         if not due:
             return ()
-        sizes = await self._select_by_id(_SELECT_SIZES, [each.event_id for each in due])
+        due_ids = [each.event_id for each in due]
+        sizes: dict[int, int] = dict(
+            await self._database.read(
+                lambda connection: bulk.select(connection, _SELECT_SIZES, due_ids)
+            )
+        )
         chosen: list[DueDelivery] = []
         total = 0
         for each in due:
@@ -214,10 +220,14 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
             if (chosen and total > MAX_BATCH_BYTES) or not take(size):
                 break
             chosen.append(each)
-        packed = await self._select_by_id(_SELECT_EVENTS, [each.event_id for each in chosen])
+        # Many bytes are read and decoded outside of the event loop.
+        is_large = total > INLINE_BYTES
+        read = self._database.read_in_background if is_large else self._database.read
+        ids = [each.event_id for each in chosen]
+        events = await read(lambda connection: _read_events(connection, ids))
         loaded: list[Delivery] = []
         for each in chosen:
-            if (event := unpack_event(packed.get(each.event_id, b""))) is not None:
+            if (event := events.get(each.event_id)) is not None:
                 loaded.append(
                     Delivery(
                         id=each.event_id,
@@ -228,13 +238,9 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
                 )
         if len(loaded) < len(chosen):
             # An unreadable event would block the lane forever.
-            known = {each.id for each in loaded}
-            unreadable = [each for each in chosen if each.event_id not in known]
-            await self._give_up(record_id, unreadable, packed.keys(), now_ms)
+            unreadable = [each for each in chosen if events.get(each.event_id) is None]
+            await self._give_up(record_id, unreadable, events.keys(), now_ms)
         return loaded
-
-    async def _select_by_id(self, sql: str, ids: list[int]) -> dict[int, Any]:
-        return dict(await self._database.read(lambda connection: bulk.select(connection, sql, ids)))
 
     async def _give_up(
         self,
@@ -360,6 +366,12 @@ class SqlDeliveryStore(DeliveryStore, DestinationHealthStore, EventCopies):
     async def expire_old(self, periods: RetentionPeriods, now: datetime) -> None:
         await retention.apply_retention(self._database, periods, now)
         await self._sweep.run_for_all()
+
+
+def _read_events(connection: Connection, ids: list[int]) -> dict[int, Event | None]:
+    """Return the events that exist; None for one that is damaged."""
+    rows = bulk.select(connection, _SELECT_EVENTS, ids)
+    return {id: unpack_event(packed) for id, packed in rows}
 
 
 def _list_due(batches: Sequence[Batch]) -> list[DueDelivery]:

@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import pytest
 from sqlalchemy import func, select
 
+from hedgerow.errors import Unavailable
 from hedgerow.events.model import Event
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
@@ -238,3 +240,19 @@ async def test_lanes_of_one_project_leave_places_for_another(stores: Stores) -> 
         assert store.most_loading < PLACES
         store.released.set()
         await wait_until(lambda: len(loop.got) == 21)
+
+
+async def test_lanes_go_on_while_the_query_for_all_fails(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = await stores.new_record(enabled=True, component_id=ODD)
+    await queue_events(stores, record.id, range(10))
+    store = ObservedStore(stores)
+
+    async def fail(*args: Any) -> set[RecordId]:
+        raise Unavailable("damaged")
+
+    monkeypatch.setattr(store, "find_due", fail)
+    loop = Loop(stores, store=store)
+    async with run(loop):
+        await wait_until(lambda: len(loop.got) == 10)

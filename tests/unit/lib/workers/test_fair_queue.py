@@ -200,3 +200,13 @@ async def test_work_that_is_cancelled_takes_no_turn() -> None:
     await asyncio.wait(tasks)
     assert begun == [0, 1, 3]
     assert tasks[2].cancelled()
+
+
+async def test_nothing_begins_after_expensive_work() -> None:
+    starts, iterations = Starts[str](2), 0
+    await starts.wait("a", cost=8)
+    beginning = asyncio.create_task(starts.wait("b"))
+    while not beginning.done():
+        await asyncio.sleep(0)
+        iterations += 1
+    assert iterations > 3

@@ -2,6 +2,8 @@
 alone, and `keep_order` keeps the order.
 """
 
+import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,7 +19,12 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.deliveries.deliverer import DeliveryRound, _drop_partial_batch
 from hedgerow.pipelines.deliveries.model import Delivery, DeliveryReport
 from hedgerow.pipelines.deliveries.retry import FAILURES_TO_PAUSE, NOT_PAUSED
-from hedgerow.pipelines.destinations.attempt import DeliveryTarget, OutboundClients
+from hedgerow.pipelines.destinations.attempt import (
+    BYTES_PER_START,
+    STARTS_PER_ITERATION,
+    DeliveryTarget,
+    OutboundClients,
+)
 from hedgerow.pipelines.destinations.registry import Destination
 from hedgerow.pipelines.secret_mask import SecretMask
 from hedgerow.plugin.delivery import DeliveryContext
@@ -176,3 +183,38 @@ async def test_round_ends_when_its_record_is_changed() -> None:
     )
     report = await current.run(deliveries(["ann"] * 100))
     assert receiver.requests == len(report.delivered) == 5
+
+
+@pytest.mark.parametrize(
+    ("size", "most"), [(10, 2 * STARTS_PER_ITERATION), (BYTES_PER_START * STARTS_PER_ITERATION, 2)]
+)
+async def test_a_few_attempts_begin_in_an_iteration_of_the_loop(size: int, most: int) -> None:
+    """However many destinations a project has. Two iterations of the loop are counted together."""
+    begun: Counter[int] = Counter()
+    iteration = 0
+
+    async def count_iterations() -> None:
+        nonlocal iteration
+        while True:
+            await asyncio.sleep(0)
+            iteration += 1
+
+    async def deliver(
+        events: Sequence[Event], settings: Mapping[str, Any], ctx: DeliveryContext
+    ) -> Sequence[Outcome]:
+        begun[iteration] += 1
+        return [Delivered()] * len(events)
+
+    http: Any = None
+    clients = OutboundClients(http=http)
+    destination = make_destination(deliver)
+    found = [
+        replace(each, event=msgspec.structs.replace(each.event, properties="x" * size))
+        for each in deliveries(["ann"] * 50)
+    ]
+    rounds = [DeliveryRound(destination, NOT_PAUSED, clients, utc_now, KEEP_MS) for _ in range(5)]
+    counting = asyncio.create_task(count_iterations())
+    reports = await asyncio.gather(*(each.run(found) for each in rounds))
+    counting.cancel()
+    assert [len(each.delivered) for each in reports] == [50] * 5
+    assert max(begun.values()) <= most
