@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 from hedgerow.errors import Invalid
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.optional_packages import import_package
+from hedgerow.lib.threads import run_in_thread
 from hedgerow.plugin.component import SettingField, SettingType
 from hedgerow.plugin.http import HttpClient, Request, StreamedResponse, TransportError
 
@@ -141,7 +142,7 @@ class Bucket:
 
     async def put(self, key: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Store an object atomically."""
-        request = self._request("PUT", key, "", headers, body)
+        request = await self._build_request("PUT", key, headers=headers, body=body)
         response = await self._http.send(replace(request, timeout_s=PUT_TIMEOUT_S))
         if response.status != 200:
             raise _build_error(response.status, response.body)
@@ -154,7 +155,7 @@ class Bucket:
         headers = {"range": f"bytes={start}-"} if start else {}
         if etag:
             headers["if-match"] = etag
-        request = self._request("GET", key, "", headers)
+        request = await self._build_request("GET", key, headers=headers)
         async with self._http.stream(replace(request, timeout_s=READ_TIMEOUT_S)) as stream:
             if stream.status not in (200, 206):
                 raise _build_error(stream.status, await _read_bounded(stream, MAX_ERROR_BYTES))
@@ -177,7 +178,8 @@ class Bucket:
                 parameters["continuation-token"] = token
             elif after:
                 parameters["start-after"] = after
-            found, token = _parse_page(await self._get(parameters))
+            page = await self._get(parameters)
+            found, token = await run_in_thread(partial(_parse_page, page))
             for each in found:
                 yield each
 
@@ -185,15 +187,27 @@ class Bucket:
         query = "&".join(
             f"{name}={quote(parameters[name], safe='-_.~')}" for name in sorted(parameters)
         )
-        request = self._request("GET", "", query, {})
+        request = await self._build_request("GET", "", query)
         async with self._http.stream(replace(request, timeout_s=READ_TIMEOUT_S)) as stream:
             body = await _read_bounded(stream, MAX_RESPONSE_BYTES)
             if stream.status != 200:
                 raise _build_error(stream.status, body)
         return body
 
+    async def _build_request(
+        self,
+        method: str,
+        key: str,
+        query: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> Request:
+        # Hashing a large body takes long, and so does importing the signer.
+        return await run_in_thread(partial(self._request, method, key, query, headers or {}, body))
+
     def _request(
-        self, method: str, key: str, query: str, headers: Mapping[str, str], body: bytes = b""
+        self, method: str, key: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> Request:
         access = self._access
         endpoint = urlsplit(access.endpoint or f"https://s3.{access.region}.amazonaws.com")
