@@ -17,8 +17,8 @@ from xml.etree import ElementTree
 from hedgerow.errors import Invalid
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.optional_packages import import_package
-from hedgerow.lib.threads import run_in_thread
 from hedgerow.plugin.component import SettingField, SettingType
+from hedgerow.plugin.delivery import RunInThread, run_inline
 from hedgerow.plugin.http import HttpClient, Request, StreamedResponse, TransportError
 
 PUT_TIMEOUT_S = 50.0
@@ -134,11 +134,19 @@ class Bucket:
     """Every method raises TransportError without a response, and S3Error, a subclass, for an error
     response."""
 
-    def __init__(self, access: S3Access, name: str, http: HttpClient, clock: Clock) -> None:
+    def __init__(
+        self,
+        access: S3Access,
+        name: str,
+        http: HttpClient,
+        clock: Clock,
+        run_in_thread: RunInThread = run_inline,
+    ) -> None:
         self._access = access
         self._name = name
         self._http = http
         self._clock = clock
+        self._run_in_thread = run_in_thread
 
     async def put(self, key: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Store an object atomically."""
@@ -179,7 +187,7 @@ class Bucket:
             elif after:
                 parameters["start-after"] = after
             page = await self._get(parameters)
-            found, token = await run_in_thread(partial(_parse_page, page))
+            found, token = await self._run_in_thread(partial(_parse_page, page))
             for each in found:
                 yield each
 
@@ -204,7 +212,8 @@ class Bucket:
         body: bytes = b"",
     ) -> Request:
         # Hashing a large body takes long, and so does importing the signer.
-        return await run_in_thread(partial(self._request, method, key, query, headers or {}, body))
+        work = partial(self._request, method, key, query, headers or {}, body)
+        return await self._run_in_thread(work)
 
     def _request(
         self, method: str, key: str, query: str, headers: Mapping[str, str], body: bytes
