@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.isolation import World, open_world, percentile, run_probe, run_service
+from benchmarks.isolation.installation import World, open_world, percentile, run_service
+from benchmarks.isolation.probe import run_probe
 
 PROJECTS = 10
 BATCH = 2_000

@@ -40,6 +40,7 @@ from benchmarks.http import Running, serve, started
 from benchmarks.load import cores
 from benchmarks.records import BASE, KEY
 from hedgerow.events.model import Event, PersonMode
+from hedgerow.ingestion.store import FAN_OUT_EVENTS
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.deliveries.deliverer import CONCURRENCY
@@ -210,24 +211,30 @@ def create_destination(server: Running, url: str, key: str = KEY, **settings: An
 
 
 def fill(data: str, record_id: int, number: int) -> None:
+    """Add events that wait for a destination, as `add_deliveries` does."""
     pack = msgspec.msgpack.Encoder().encode
     now_ms = int(time.time() * 1000)
-    rows = (
-        (record_id, each.uuid, each.distinct_id, pack(each), now_ms)
-        for each in map(build_event, range(number))
-    )
     with closing(sqlite3.connect(f"{data}/hedgerow.db")) as connection:
-        connection.executemany(
-            "INSERT INTO deliveries (project_id, record_id, uuid, distinct_id, event, status,"
-            " attempts, due_ms, error, created_ms)"
-            " VALUES (1, ?, ?, ?, ?, 'waiting', 0, 0, '', ?)",
-            rows,
-        )
+        for first in range(1, number + 1, FAN_OUT_EVENTS):
+            ids = range(first, min(first + FAN_OUT_EVENTS, number + 1))
+            connection.executemany(
+                "INSERT INTO delivery_events (id, segment, project_id, uuid, distinct_id, event)"
+                " VALUES (?, ?, 1, ?, ?, ?)",
+                (
+                    (id, first, each.uuid, each.distinct_id, pack(each))
+                    for id, each in zip(ids, map(build_event, ids), strict=True)
+                ),
+            )
+            connection.execute(
+                "INSERT INTO delivery_batches (record_id, segment, event_ids, number, created_ms)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (record_id, first, jsonio.encode(list(ids)).decode(), len(ids), now_ms),
+            )
         connection.commit()
 
 
 def has_deliveries(data: str, record_id: int) -> bool:
-    query = "SELECT 1 FROM deliveries WHERE record_id = ? LIMIT 1"
+    query = "SELECT 1 FROM delivery_batches WHERE record_id = ? LIMIT 1"
     with closing(sqlite3.connect(f"{data}/hedgerow.db", timeout=30)) as connection:
         return connection.execute(query, (record_id,)).fetchone() is not None
 

@@ -108,6 +108,12 @@ class Settings(SignInSettings):
         "Minimum free disk space in megabytes. Below it, capture answers 503.",
         old_name="min_free_mb",
     )
+    import_min_free_disk_mb: int = define_setting(
+        1024,
+        parse_whole_number(0, 1_000_000_000),
+        "Minimum free disk space in megabytes, below which imports wait. At least twice the limit "
+        "of capture applies.",
+    )
     read_after_write_timeout_s: float = define_setting(
         2.0,
         parse_seconds(0, 60),
@@ -131,6 +137,16 @@ class Settings(SignInSettings):
         parse_whole_number(1, 3650),
         "Days to remember delivered events, so that a replay can skip them.",
         old_name="delivered_days",
+    )
+    max_enabled_destinations: int = define_setting(
+        100,
+        parse_whole_number(1, 100_000),
+        "Limit of enabled destinations per project.",
+    )
+    max_enabled_transformations: int = define_setting(
+        100,
+        parse_whole_number(1, 100_000),
+        "Limit of enabled transformations per project.",
     )
     purge_interval_s: float = define_setting(
         3600.0,
@@ -344,6 +360,10 @@ class Settings(SignInSettings):
         "Password of the owner, instead of a setup link. Used on the first start only.",
         secret=True,
     )
+
+    @property
+    def import_min_free_bytes(self) -> int:
+        return max(self.import_min_free_disk_mb, 2 * self.min_free_disk_mb) * 1024 * 1024
 
     @property
     def imports_path(self) -> Path:

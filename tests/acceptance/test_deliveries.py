@@ -405,3 +405,18 @@ def test_other_families_have_the_same_paths(client: httpx.Client) -> None:
     assert client.get(f"{path}metrics/").json()["hours"] == []
     for what in ("test/", "preview/"):
         assert client.post(path + what, json={}).status_code == 400
+
+
+def test_no_more_destinations_than_the_limit_are_enabled(tmp_path: Path) -> None:
+    with (
+        LiveServer(tmp_path, max_enabled_destinations="1") as server,
+        server.client() as client,
+    ):
+        first = client.post(RECORDS, json={"plugin": 1, "enabled": True})
+        assert first.status_code == 201, first.text
+        second = client.post(RECORDS, json={"plugin": 1, "enabled": True})
+        assert (second.status_code, second.json()["attr"]) == (400, "enabled")
+        assert "no more than 1 enabled destinations" in second.json()["detail"]
+        other = client.post(RECORDS, json={"plugin": 1}).json()
+        enabled = client.patch(f"{RECORDS}{other['id']}/", json={"enabled": True})
+        assert (enabled.status_code, enabled.json()["attr"]) == (400, "enabled")

@@ -15,7 +15,13 @@ import pytest
 from sqlalchemy import Connection, insert
 
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine
-from hedgerow.storage.tables import deliveries, destination_states, pipeline_jobs, pipeline_records
+from hedgerow.storage.tables import (
+    deliveries,
+    delivery_batches,
+    destination_states,
+    pipeline_jobs,
+    pipeline_records,
+)
 from hedgerow.storage.tables.ingestion import inbox
 from tests.support.live import PROJECT_KEY, Installation, LiveServer, run_in_process
 
@@ -141,11 +147,12 @@ def add_work(connection: Connection) -> None:
     for id, error, failures in ((1, "HTTP 500", 9), (5, "no such field", 0), (6, "HTTP 500", 9)):
         state = {"record_id": id, "error": error, "failures": failures, "paused_until_ms": 0}
         connection.execute(insert(destination_states), state)
-    for number, (id, status) in enumerate(
-        [(1, "waiting")] * 1200 + [(1, "retrying"), (2, "waiting"), (3, "waiting"), (4, "dead")]
-    ):
-        row = {"project_id": 1, "record_id": id, "uuid": str(number), "distinct_id": "ann"}
-        row |= {"event": b"", "status": status, "attempts": 0, "due_ms": 0, "error": ""}
+    for id, number in ((1, 1000), (1, 200), (2, 1), (3, 1)):
+        batch = {"record_id": id, "segment": 1, "event_ids": "[]", "number": number}
+        connection.execute(insert(delivery_batches), batch | {"created_ms": hour_ago_ms})
+    for id, status in ((1, "retrying"), (4, "dead")):
+        row = {"project_id": 1, "record_id": id, "uuid": "u", "distinct_id": "ann"}
+        row |= {"event_id": 1, "status": status, "attempts": 0, "due_ms": 0, "error": ""}
         connection.execute(insert(deliveries), row | {"created_ms": hour_ago_ms})
     waiting = {"bucket": 0, "project_id": 1, "events": b"", "number": 3}
     connection.execute(insert(inbox), waiting | {"accepted_ms": hour_ago_ms})

@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from hedgerow.lib.workers.process import NICENESS, WorkerDied, WorkerProcess
 from tests.support.receiver import wait_until
 
 HOST = "tests.contract.worker_process_host"
+FILE_HOST = "tests.contract.file_process_host"
 ROOT = Path(__file__).parents[2]
 
 
@@ -28,8 +30,8 @@ def isolated_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @contextmanager
-def open_worker(response_timeout_s: float) -> Iterator[WorkerProcess]:
-    worker = WorkerProcess(HOST, start_timeout_s=60, response_timeout_s=response_timeout_s)
+def open_worker(response_timeout_s: float, host: str = HOST) -> Iterator[WorkerProcess]:
+    worker = WorkerProcess(host, start_timeout_s=60, response_timeout_s=response_timeout_s)
     try:
         yield worker
     finally:
@@ -78,11 +80,32 @@ def test_child_processes_end_with_the_worker() -> None:
 
 def test_the_process_ends_with_its_input_despite_threads() -> None:
     request = bytes(4) + b"leave a thread"
-    requested = len(request).to_bytes(4, "big") + request
-    ended = subprocess.run(
-        [sys.executable, "-P", "-m", HOST, "60", "0"], input=requested, timeout=60
-    )
-    assert ended.returncode == 0
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        host = subprocess.Popen(
+            [sys.executable, "-P", "-m", HOST, "60", "0"], stdin=theirs.fileno()
+        )
+        ours.sendall(len(request).to_bytes(4, "big") + request)
+        ours.shutdown(socket.SHUT_WR)
+        assert host.wait(60) == 0
+
+
+def test_open_files_reach_the_process(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * 3_000_000)
+    with open_worker(60, FILE_HOST) as worker, file.open("rb") as opened:
+        file.unlink()
+        for _ in range(2):
+            assert worker.request(b"read", files=[opened.fileno()]) == b"3000000"
+        assert worker.request(b"nothing") == b"no file"
+        # Its copies are closed: it has the same files as before.
+        assert worker.request(b"count") == worker.request(b"count", files=[opened.fileno()])
+
+
+def test_a_process_that_exceeds_its_cpu_time_timed_out() -> None:
+    with open_worker(60, FILE_HOST) as worker, pytest.raises(WorkerDied) as died:
+        worker.request(b"spin")
+    assert died.value.timed_out
 
 
 def test_many_open_files_do_not_break_polling() -> None:

@@ -15,10 +15,11 @@ from sqlalchemy import Connection, func, select
 from hedgerow.definitions.learn import DefinitionLearner
 from hedgerow.definitions.schema_registry import WORKER_LIMITS, SchemaRegistry
 from hedgerow.events.model import Event
+from hedgerow.ingestion import fan_out
 from hedgerow.ingestion.accept import Capture
 from hedgerow.ingestion.backpressure import AdmissionControl
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
-from hedgerow.ingestion.model import CaptureBatch, InboxRow, ProcessedRow
+from hedgerow.ingestion.model import CaptureBatch
 from hedgerow.ingestion.parsing.request import parse_batch
 from hedgerow.ingestion.process import Processor
 from hedgerow.ingestion.progress import Progress
@@ -29,7 +30,7 @@ from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.lib.ids import UUID7_RANDOM_BYTES
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.pipelines.catalogue import Catalogue
-from hedgerow.pipelines.deliveries.model import NewDeliveries
+from hedgerow.pipelines.deliveries import routing
 from hedgerow.pipelines.deliveries.routing import RoutingStage
 from hedgerow.pipelines.destinations.registry import DestinationRegistry
 from hedgerow.pipelines.model import ComponentId, Record, RecordDraft
@@ -47,14 +48,17 @@ from hedgerow.storage.connect import (
     open_event_store,
 )
 from hedgerow.storage.deliveries.groups import SqlGroupStore
+from hedgerow.storage.deliveries.queue import SqlDeliveryStore
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.engine.errors import is_data_error
+from hedgerow.storage.ingestion import inbox_packing
 from hedgerow.storage.ingestion.cookieless import SqlCookielessStore
 from hedgerow.storage.ingestion.definitions import SqlDefinitionStore, SqlSchemaStore
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.migrations.apply import prepare_database
 from hedgerow.storage.pipelines.records import SqlRecordStore
 from hedgerow.storage.tables import (
+    delivery_events,
     flag_calls,
     flags,
     person_distinct_ids,
@@ -110,6 +114,9 @@ TRANSFORMATION = RecordDraft(
     deleted=False,
     web_token="",
 )
+DESTINATION = replace(
+    TRANSFORMATION, family=Family.DESTINATION, component_id=ComponentId(1), component_version="1"
+)
 # printf a | openssl dgst -sha256 -hmac pepper
 HASH_OF_A = "69dfcf5937d48bf9fc1d6ec1c7f067449e2466f352259e7b573d5c9fa9daec72"
 
@@ -130,18 +137,14 @@ class CrashingInbox(SqlInboxStore):
         super().__init__(database, 1)
         self._crash = crash
 
-    async def process(
-        self, bucket: int, rows: Sequence[InboxRow], decide: Any, now: datetime
-    ) -> bool:
+    async def process(self, *args: Any) -> bool:
         self._crash.pass_step("before process")
-        result = await super().process(bucket, rows, decide, now)
+        result = await super().process(*args)
         self._crash.pass_step("after process")
         return result
 
-    async def mark_stored(
-        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
-    ) -> None:
-        await super().mark_stored(rows, new, now)
+    async def mark_stored(self, *args: Any) -> None:
+        await super().mark_stored(*args)
         self._crash.pass_step("after stored")
 
 
@@ -322,6 +325,49 @@ async def test_crash_transforms_nothing_twice(world: World, step: str) -> None:
     assert await world.number_of(func.sum(transformation_counts.c.changed)) == len(batch)
 
 
+@pytest.mark.parametrize("slices", [1, 3, 4])
+async def test_crash_during_a_fan_out_adds_each_delivery_once(
+    world: World, slices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox_packing, "FAN_OUT_EVENTS", 2)
+    monkeypatch.setattr(fan_out, "FAN_OUT_EVENTS", 2)
+    records = SqlRecordStore(world.database)
+    made = [await records.add(DESTINATION, _build_entry, None, NOW) for _ in range(3)]
+    batch = [build_event("seen", f"{number}") for number in range(9)]
+    node = await world.process(Crash("after stored", turns=slices - 1))
+    await node.accept(batch)
+    with pytest.raises(Killed):
+        await node.work()
+    events = await world.number_of(func.count(delivery_events.c.id))
+    assert events == 2 * slices
+    last = await world.process(Crash(""))
+    assert last.progress.waiting == len(batch) - events
+    await last.work()
+    queue = SqlDeliveryStore(world.database)
+    for record in made:
+        due = await queue.due(record.id, 100, 0)
+        assert [each.event.distinct_id for each in due] == [each["distinct_id"] for each in batch]
+    assert await world.number_of(func.count(delivery_events.c.id)) == len(batch)
+
+
+async def test_events_whose_filters_take_long_are_routed_in_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in a turn at worst. A crash leaves the others where they are."""
+    monkeypatch.setattr(routing, "MATCH_BUDGET_S", 1e-9)
+    record = await SqlRecordStore(world.database).add(DESTINATION, _build_entry, None, NOW)
+    batch = [build_event("seen", f"{number}") for number in range(9)]
+    node = await world.process(Crash(""))
+    await node.accept(batch)
+    await node.work()
+    queue = SqlDeliveryStore(world.database)
+    for routed in range(1, 10):
+        due = await queue.due(record.id, 100, 0)
+        assert [each.event.distinct_id for each in due] == [f"{n}" for n in range(routed)]
+        await (await world.process(Crash(""))).processor.work_off_routing()
+    await _assert_once(world, batch)
+
+
 async def test_crash_after_the_response_loses_nothing(world: World) -> None:
     batch = [build_event("$set", "ann", **{"$set": {"a": 1}}), build_flag_call()]
     await (await world.process(Crash(""))).accept(batch)
@@ -490,12 +536,12 @@ async def test_many_waiting_events_are_processed_in_larger_batches(
     for number in range(3):
         await node.accept([build_event(f"event {number}", "ann")])
     await node.processor.process()
-    assert node.progress.is_all_processed
+    assert node.progress.is_all_processed(PROJECT)
     await node.processor.store()
     for number in range(2):
         await node.accept([build_event(f"later {number}", "ann")])
     await node.processor.process()
-    assert not node.progress.is_all_processed
+    assert not node.progress.is_all_processed(PROJECT)
 
 
 async def test_capture_requests_take_precedence_over_processing(

@@ -145,7 +145,10 @@ def number_of(path: str) -> int:
 
 def left(server: LiveServer, record_id: int) -> int:
     with closing(sqlite3.connect(server.data / "hedgerow.db", timeout=30)) as connection:
-        sql = "SELECT count(*) FROM deliveries WHERE record_id = ?"
+        sql = (
+            "SELECT count(*) + (SELECT coalesce(sum(number), 0) FROM delivery_batches"
+            " WHERE record_id = ?1) FROM deliveries WHERE record_id = ?1"
+        )
         return int(connection.execute(sql, (record_id,)).fetchone()[0])
 
 

@@ -414,6 +414,12 @@ def _build_ingestion_tasks(container: Container) -> list[PeriodicTask]:
             max_backoff_s=INGESTION_MAX_BACKOFF_S,
         ),
         PeriodicTask(
+            name="create delayed deliveries",
+            interval_s=INGESTION_INTERVAL_S,
+            run=processor.work_off_routing,
+            max_backoff_s=INGESTION_MAX_BACKOFF_S,
+        ),
+        PeriodicTask(
             name="open event store",
             interval_s=CHECK_INTERVAL_S,
             run=container.event_store.open_if_used,
@@ -475,6 +481,11 @@ def _build_delivery_tasks(container: Container) -> list[PeriodicTask]:
             name="follow a clock that was set back",
             interval_s=CHECK_INTERVAL_S,
             run=follow_set_back_clock,
+        ),
+        PeriodicTask(
+            name="delete delivered events",
+            interval_s=CHECK_INTERVAL_S,
+            run=delivery.records.delete_delivered,
         ),
         PeriodicTask(name="delete old deliveries", interval_s=HOUR_S, run=delete_old),
         PeriodicTask(

@@ -35,7 +35,7 @@ from hedgerow.app.ingestion import (
 from hedgerow.app.jobs import JobSystem, build_jobs
 from hedgerow.app.metrics import build_metrics
 from hedgerow.app.periodic_tasks import TaskHealth
-from hedgerow.app.pipelines import Pipelines, build_pipelines
+from hedgerow.app.pipelines import Pipelines, build_pipelines, read_enabled_limits
 from hedgerow.app.state import State, build_state, state_location
 from hedgerow.definitions.definitions import DefinitionCatalogue
 from hedgerow.definitions.relearn import DefinitionUpkeep
@@ -114,6 +114,7 @@ class Container:
         await self.event_queries.queries.stop()
         await self.definition_upkeep.stop()
         self.ingestion.schema_workers.close()
+        self.jobs.close()
         await self.ingestion.processor.stop()
         await self.delivery.close()
         await self.provider_http.close()
@@ -139,7 +140,7 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
     flag_store = SqlFlagStore(database, scanner)
     flag_cache = FlagCache(flag_store, run_in_thread)
     evaluation_pacer = EvaluationPacer(_log_exceeded_budget)
-    pipelines = build_pipelines(database, encryption_keys)
+    pipelines = build_pipelines(database, encryption_keys, read_enabled_limits(settings))
     telemetry = Telemetry()
     delivery = build_delivery(settings, database, pipelines, telemetry.spans)
     refusals = Refusals()

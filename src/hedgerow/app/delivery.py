@@ -85,6 +85,7 @@ class DeliverySystem:
     http: LazyHttpClient
     files: LocalFileWriter
     databases: PostgresClient
+    guard: SsrfGuard
     templates: TemplateWorkers
     backlogs: BacklogMonitor
     notifier: Notifier | None
@@ -150,6 +151,7 @@ def build_delivery(
         http=http,
         files=files,
         databases=databases,
+        guard=guard,
         templates=templates,
         backlogs=BacklogMonitor(SqlBacklogStore(database), utc_now),
         notifier=_build_notifier(settings, database, http),

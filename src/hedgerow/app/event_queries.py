@@ -22,7 +22,12 @@ from hedgerow.events.actions.actions import Actions
 from hedgerow.events.listing.event_listing import EventListing
 from hedgerow.events.listing.property_values import PropertyValues
 from hedgerow.events.listing.select_listing import SelectListing
-from hedgerow.events.query.executor import QueryDefinitions, QueryExecutor, ReadBarrier
+from hedgerow.events.query.executor import (
+    EventsBarrier,
+    QueryDefinitions,
+    QueryExecutor,
+    ReplicaBarrier,
+)
 from hedgerow.events.query.flag_values import FlagEvaluator
 from hedgerow.events.query.limiter import QueryLimiter
 from hedgerow.experiments.experiments import Experiments
@@ -111,8 +116,8 @@ class EventQueryServices:
 def build_event_queries(
     database: Database,
     events: LazyEventStore,
-    arrived: ReadBarrier,
-    mirrored: ReadBarrier,
+    arrived: EventsBarrier,
+    mirrored: ReplicaBarrier,
     fetch_state: FetchState,
     flags: FlagEvaluator,
 ) -> EventQueryServices:

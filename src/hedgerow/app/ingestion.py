@@ -28,10 +28,9 @@ from hedgerow.events.deletion import (
 )
 from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.ingestion.accept import Capture
-from hedgerow.ingestion.backpressure import AdmissionControl
+from hedgerow.ingestion.backpressure import AdmissionControl, LagMonitor
 from hedgerow.ingestion.cookieless.resolve import CookielessVisitors
 from hedgerow.ingestion.inbox_watch import InboxWatch
-from hedgerow.ingestion.lag_monitor import LagMonitor
 from hedgerow.ingestion.poison_isolation import OnDeadLetter
 from hedgerow.ingestion.process import Processor
 from hedgerow.ingestion.progress import Progress
@@ -124,7 +123,7 @@ def build_deletion(
         SqlDeletionLog(database),
         AcceptedEvents(
             wait=ingestion.read_barrier.wait_until_stored,
-            wait_for_all=partial(_hurry, ingestion, wait_until_all_stored),
+            wait_for_all=partial(_wait_for_project, ingestion),
         ),
         behaviors,
     )
@@ -147,12 +146,21 @@ def build_behavior_backfill(
     )
 
 
-async def _hurry(ingestion: Ingestion, wait: Callable[[SqlInboxStore], Awaitable[None]]) -> None:
+async def _wait_for_project(ingestion: Ingestion, project_id: ProjectId) -> None:
+    wait = partial(wait_until_all_stored, project_id=project_id)
+    await _hurry(ingestion, wait, project_id)
+
+
+async def _hurry(
+    ingestion: Ingestion,
+    wait: Callable[[SqlInboxStore], Awaitable[None]],
+    project_id: ProjectId | None = None,
+) -> None:
     """Wait for events as a reader: workers hurry while one waits."""
 
     async def read() -> None:
         while True:
-            await ingestion.read_barrier.wait_until_stored()
+            await ingestion.read_barrier.wait_until_stored(project_id)
             await asyncio.sleep(STORE_POLL_INTERVAL_S)
 
     # In a context without the request: its response is never stale.
@@ -211,7 +219,7 @@ def build_ingestion(  # noqa: PLR0913 - collaborators
             watch=watch,
             idle_s=EMBEDDED_IDLE_S if is_embedded else SHARED_IDLE_S,
             locate_ip=locate_ip,
-            transform_stage=TransformStage(transformations),
+            transform_stage=TransformStage(transformations, in_order=inbox.has_stream),
             schema_stage=SchemaStage(schemas),
             learner=learner,
             routing=routing,

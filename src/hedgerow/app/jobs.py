@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 import structlog
 
-from hedgerow.app.delivery import MEGABYTE, DeliverySystem
+from hedgerow.app.delivery import DeliverySystem
 from hedgerow.app.event_store import LazyEventReader
 from hedgerow.app.ingestion import Ingestion
 from hedgerow.app.pipelines import Pipelines
 from hedgerow.ingestion.import_events import EventImporter
 from hedgerow.lib.clock import utc_now
 from hedgerow.outbound.import_files import ImportFolder
-from hedgerow.outbound.source_rows import PostgresSourceRows
 from hedgerow.pipelines.destinations.delivery_preview import DeliveryPreviews
 from hedgerow.pipelines.imports.run import ImportJob
 from hedgerow.pipelines.imports.scheduler import ImportScheduler
+from hedgerow.pipelines.imports.workers import ImportWorkers
 from hedgerow.pipelines.jobs.connection_check import ConnectionCheck
 from hedgerow.pipelines.jobs.dead_letter_retry import DeadLetterRetry
 from hedgerow.pipelines.jobs.replay import ReplayJob
@@ -34,6 +34,10 @@ _log = structlog.get_logger("hedgerow.jobs")
 class JobSystem:
     runner: JobRunner
     scheduler: ImportScheduler
+    workers: ImportWorkers
+
+    def close(self) -> None:
+        self.workers.close()
 
 
 def build_jobs(
@@ -46,14 +50,17 @@ def build_jobs(
     stored = ClickHouseReplayEvents(LazyEventReader(ingestion.event_store), ingestion.inbox)
     replay = ReplayJob(stored, SqlReplayQueue(database), delivery.deliverer.wake, utc_now)
     imports = SqlImportStore(database)
+    workers = ImportWorkers(delivery.guard.resolve)
     importing = ImportJob(
         state=imports,
         sink=EventImporter(ingestion.capture, ingestion.progress, utc_now),
         http=delivery.http,
         files=ImportFolder(
-            settings.imports_path, min_free_bytes=settings.min_free_disk_mb * MEGABYTE
+            settings.imports_path,
+            data_dir=settings.data_dir,
+            min_free_bytes=settings.import_min_free_bytes,
         ),
-        database=PostgresSourceRows(delivery.databases),
+        workers=workers,
         clock=utc_now,
     )
     trials = DeliveryPreviews(pipelines.records, delivery.clients)
@@ -72,4 +79,5 @@ def build_jobs(
     return JobSystem(
         runner=JobRunner(SqlRunningJobStore(database), pipelines.records, works, utc_now, note),
         scheduler=ImportScheduler(imports, pipelines.catalogue, utc_now),
+        workers=workers,
     )

@@ -8,9 +8,11 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.lib.encryption import EncryptionKeys
 from hedgerow.pipelines.catalogue import Catalogue, find_entry_points, load_components
 from hedgerow.pipelines.records.as_code import RecordsAsCode
+from hedgerow.pipelines.records.limits import EnabledLimits
 from hedgerow.pipelines.records.records import Records
 from hedgerow.pipelines.transformations.registry import TransformationRegistry
 from hedgerow.pipelines.transformations.sandbox import Sandbox
+from hedgerow.settings import Settings
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.pipelines.components import SqlComponentStore
 from hedgerow.storage.pipelines.records import SqlRecordStore
@@ -37,9 +39,11 @@ class Pipelines:
             each.close()
 
 
-def build_pipelines(database: Database, sealer: EncryptionKeys) -> Pipelines:
+def build_pipelines(
+    database: Database, sealer: EncryptionKeys, limits: EnabledLimits | None = None
+) -> Pipelines:
     catalogue = Catalogue()
-    store = SqlRecordStore(database)
+    store = SqlRecordStore(database, limits)
     foreign, tried = Sandbox(), Sandbox()
     return Pipelines(
         encryption_keys=sealer,
@@ -50,6 +54,13 @@ def build_pipelines(database: Database, sealer: EncryptionKeys) -> Pipelines:
         transformations=TransformationRegistry(store, catalogue, sealer, foreign),
         preview_transformations=TransformationRegistry(store, catalogue, sealer, tried),
         processes=(foreign, tried),
+    )
+
+
+def read_enabled_limits(settings: Settings) -> EnabledLimits:
+    return EnabledLimits(
+        destinations=settings.max_enabled_destinations,
+        transformations=settings.max_enabled_transformations,
     )
 
 

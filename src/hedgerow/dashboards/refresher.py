@@ -153,7 +153,7 @@ class Refresher:
         if project is None:
             raise Invalid("The project does not exist.")
         computed_at = self._clock()
-        async with self._pass_barriers():
+        async with self._pass_barriers(project.id):
             # What changes from here on is not in the result, or makes it stale too early.
             state = await self._store.fetch_state(project.id)
             response = await self._queries.execute(project, work.query, Refresh.FORCE_BLOCKING, "")

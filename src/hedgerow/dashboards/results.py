@@ -12,7 +12,7 @@ from hedgerow.dashboards.kept_result import RETRY_AFTER_S, KeptResult, decode_er
 from hedgerow.dashboards.refresher import Refresher
 from hedgerow.dashboards.result_store import ReadState, ResultRow, ResultStore
 from hedgerow.errors import AppError, Invalid, Throttled, Unavailable
-from hedgerow.events.query.executor import ReadBarrier
+from hedgerow.events.query.executor import EventsBarrier
 from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.threads import run_in_thread
@@ -52,14 +52,14 @@ class InsightResult:
 
 
 class InsightResults:
-    """`read_barrier` waits until all accepted events are readable."""
+    """`read_barrier` waits until all accepted events of a project are readable."""
 
     def __init__(
         self,
         store: ResultStore,
         queries: Queries,
         refresher: Refresher,
-        read_barrier: ReadBarrier,
+        read_barrier: EventsBarrier,
         clock: Clock,
     ) -> None:
         self._store = store
@@ -140,7 +140,7 @@ class InsightResults:
             and not all(found[key].kept is None for key in missing)
         ):
             # Perhaps the missing events are only on their way.
-            await self._read_barrier()
+            await self._read_barrier(project_id)
             found = await self._read(project_id, list(queries), started)
             missing = {k: q for k, q in missing.items() if _needs_refresh(found[k], refresh)}
         if missing:

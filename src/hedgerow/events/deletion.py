@@ -155,11 +155,11 @@ class BehaviorRebuild(BehaviorRepairs):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedEvents:
-    """How to wait until all events that were accepted before are readable: `wait` gives up after a
-    while, `wait_for_all` then raises Unavailable."""
+    """How to wait until all events of a project that were accepted before are readable: `wait`
+    gives up after a while, `wait_for_all` then raises Unavailable."""
 
-    wait: Callable[[], Awaitable[None]]
-    wait_for_all: Callable[[], Awaitable[None]]
+    wait: Callable[[ProjectId], Awaitable[None]]
+    wait_for_all: Callable[[ProjectId], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,10 @@ class EventDeletion:
     ) -> EventSelection:
         """Validate a request. Waits for accepted events first, since their persons may be new or
         get other distinct ids."""
-        await (self._accepted.wait if request.person is None else self._accepted.wait_for_all)()
+        if request.person is None:
+            await self._accepted.wait(project_id)
+        else:
+            await self._accepted.wait_for_all(project_id)
         return validate_selection(
             uuids=request.uuids,
             distinct_ids=await find_person_ids(persons, project_id, request.person),
@@ -204,7 +207,7 @@ class EventDeletion:
 
     async def count(self, project_id: ProjectId, selection: EventSelection) -> int:
         """Return how many events would be deleted."""
-        await self._accepted.wait()
+        await self._accepted.wait(project_id)
         return await self._events.count(project_id, selection)
 
     async def count_all(self, project_id: ProjectId) -> int:
@@ -232,9 +235,9 @@ class EventDeletion:
         if has_copies:
             # First: a dead letter that is retried meanwhile would be stored after the deletion.
             copies = await self._delete_copies(project_id, selection)
-            await self._accepted.wait_for_all()
+            await self._accepted.wait_for_all(project_id)
         else:
-            await self._accepted.wait()
+            await self._accepted.wait(project_id)
         repair = await self._behaviors.begin_deletion(project_id, selection)
         events = await self._events.delete(
             project_id,
@@ -250,10 +253,10 @@ class EventDeletion:
             copies += await self._delete_copies(project_id, selection)
         return DeletedEvents(events=events, copies=copies)
 
-    async def wait_for_accepted(self) -> None:
-        """Wait until all accepted events are stored. Raises Unavailable after a while: what is
-        deleted before could come back."""
-        await self._accepted.wait_for_all()
+    async def wait_for_accepted(self, project_id: ProjectId) -> None:
+        """Wait until all accepted events of the project are stored. Raises Unavailable after a
+        while: what is deleted before could come back."""
+        await self._accepted.wait_for_all(project_id)
 
     async def _delete_copies(self, project_id: ProjectId, selection: EventSelection) -> int:
         deleted = [

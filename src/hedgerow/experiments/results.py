@@ -86,15 +86,15 @@ class ExperimentAnalyzer:
         async with self._limiter.acquire(project.id):
             cached = None if refresh else self._cache.get(key)
             if cached is not None and await self._freshness.is_fresh(
-                cached, self._fetch_state, now
+                cached, partial(self._fetch_state, project.id), now
             ):
                 # Decoding fails if a number was too large for JSON.
                 with suppress(msgspec.ValidationError):
                     found = msgspec.json.decode(cached.result, type=ExperimentResults)
                     return msgspec.structs.replace(found, is_cached=True)
-            async with self._executor.pass_barriers():
+            async with self._executor.pass_barriers(project.id):
                 # Events that arrive after this point change the state again.
-                state = await self._fetch_state()
+                state = await self._fetch_state(project.id)
                 results = await self._compute(project, experiment, flag, now)
             if all(_is_cacheable(each) for each in (*results.metrics, *results.metrics_secondary)):
                 body = msgspec.json.encode(results)

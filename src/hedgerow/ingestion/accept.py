@@ -58,7 +58,6 @@ class Capture:
         if batch.events or warnings:
             await self._inbox.add(project_id, batch.events, warnings, now)
         self._progress.accept(project_id, [event.distinct_id for event in batch.events])
-        self._admission.count_accepted(project_id, len(batch.events))
         for event in batch.events:
             for other in list_other_names(event):
                 self._progress.add_name(project_id, other)
@@ -77,7 +76,6 @@ class Capture:
         for encoded in batch.ids:
             ids = _decode_ids(encoded)
             self._progress.accept_together(project_id, ids.number, ids.names)
-            self._admission.count_accepted(project_id, ids.number)
             self.accepted += ids.number
             await asyncio.sleep(0)
         self.rejected += batch.rejected_count

@@ -5,58 +5,17 @@ events waiting as the inbox has free places. So one project gets at most half of
 there is always a place for the next one.
 """
 
-from collections import Counter, deque
 from collections.abc import Callable
+from datetime import datetime
 
 from hedgerow.ingestion.progress import Progress
+from hedgerow.ingestion.store import InboxStore
+from hedgerow.lib.clock import Clock
 from hedgerow.projects.model import ProjectId
-
-# The waiting events of projects are counted in so many steps.
-STEPS = 1000
 
 FULL_DISK = "The disk is nearly full."
 FULL_INBOX = "Too many events wait to be processed."
 FULL_SHARE = "Too many events of this project wait to be processed."
-
-
-class BacklogStep:
-    """Accepted events by project, `size` in total. `end` is the position of the last one."""
-
-    __slots__ = ("counts", "end", "size")
-
-    def __init__(self) -> None:
-        self.end = self.size = 0
-        self.counts: Counter[ProjectId] = Counter()
-
-
-class ProjectBacklogs:
-    """How many events of each project this process accepted that are not stored. Events are stored
-    in about the order in which they were accepted."""
-
-    def __init__(self, progress: Progress, step_events: int) -> None:
-        self._progress = progress
-        self._step_events = step_events
-        self._steps: deque[BacklogStep] = deque()
-        self._waiting: Counter[ProjectId] = Counter()
-
-    def add(self, project_id: ProjectId, number: int) -> None:
-        """Count events that `progress` has just accepted."""
-        self._forget_stored()
-        if not self._steps or self._steps[-1].size >= self._step_events:
-            self._steps.append(BacklogStep())
-        step = self._steps[-1]
-        step.end = self._progress.accepted
-        step.size += number
-        step.counts[project_id] += number
-        self._waiting[project_id] += number
-
-    def count(self, project_id: ProjectId) -> int:
-        self._forget_stored()
-        return self._waiting[project_id]
-
-    def _forget_stored(self) -> None:
-        while self._steps and self._steps[0].end <= self._progress.stored:
-            self._waiting -= self._steps.popleft().counts
 
 
 class AdmissionControl:
@@ -80,7 +39,6 @@ class AdmissionControl:
         self._min_free_bytes = min_free_bytes
         self._has_several_projects = has_several_projects
         self._on_refusal = on_refusal
-        self._backlogs = ProjectBacklogs(progress, max(1, max_waiting // STEPS))
         self._is_disk_full = False
 
     def rejection_reason(self, project_id: ProjectId) -> str | None:
@@ -93,15 +51,32 @@ class AdmissionControl:
         # Most of the time the inbox is nearly empty, and no project can have used up its share.
         if free > self._max_waiting // 2 or not self._has_several_projects():
             return None
-        if self._backlogs.count(project_id) < free:
+        if self._progress.count_waiting(project_id) < free:
             return None
         self._on_refusal(project_id)
         return FULL_SHARE
 
-    def count_accepted(self, project_id: ProjectId, number: int) -> None:
-        """Count events that `progress` has just accepted."""
-        self._backlogs.add(project_id, number)
-
     async def refresh(self) -> None:
         """Check the free disk space. A periodic task calls this."""
         self._is_disk_full = self._free_bytes() < self._min_free_bytes
+
+
+class LagMonitor:
+    """The age of the oldest unstored event and the number of dead letters, for metrics and health.
+    Holds the last observation. While `refresh` fails, the lag keeps growing."""
+
+    def __init__(self, inbox: InboxStore, clock: Clock) -> None:
+        self._inbox = inbox
+        self._clock = clock
+        self._oldest_at: datetime | None = None
+        self.dead_letters = 0
+
+    async def refresh(self) -> None:
+        """Read the state of the inbox. A periodic task calls this."""
+        self._oldest_at = await self._inbox.oldest_accepted_at()
+        self.dead_letters = await self._inbox.count_dead_letters()
+
+    def seconds(self) -> float:
+        if self._oldest_at is None:
+            return 0.0
+        return max(0.0, (self._clock() - self._oldest_at).total_seconds())

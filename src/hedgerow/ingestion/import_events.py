@@ -7,48 +7,56 @@ make an old event look new.
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
+import msgspec
+
 from hedgerow.ingestion.accept import Capture
-from hedgerow.ingestion.model import CaptureBatch
+from hedgerow.ingestion.model import CaptureBatch, PackedBatch
 from hedgerow.ingestion.parsing.event import MAX_AHEAD
 from hedgerow.ingestion.parsing.request import AllEventsRejected, parse_batch
 from hedgerow.ingestion.progress import Progress
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.dates import EARLIEST, parse_event_timestamp
 from hedgerow.lib.text import truncate
-from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.tokens import RandomBytesPool
+from hedgerow.lib.workers.fair_queue import Places
+from hedgerow.pipelines.imports.reading import EventArguments
 from hedgerow.projects.model import ProjectId
 
 # An import pauses while so many events wait: events from clients take precedence.
 MAX_WAITING_EVENTS = 20_000
 POLL_INTERVAL_S = 0.05
 # Stands in for the project token: the project is already known.
+MAX_CONCURRENT_ACCEPTS = 2
 PLACEHOLDER_TOKEN = "import"  # noqa: S105 - no secret
+
+_decode_batch = msgspec.msgpack.Decoder(PackedBatch).decode
 
 
 class EventImporter:
+    """Imports take turns by project: one that has filled the inbox does not keep others waiting."""
+
     def __init__(self, capture: Capture, progress: Progress, clock: Clock) -> None:
         self._capture = capture
         self._progress = progress
         self._clock = clock
         self._randomness = RandomBytesPool()
+        self._places = Places[ProjectId](MAX_CONCURRENT_ACCEPTS, per_key=1)
 
-    async def accept(
-        self, project_id: ProjectId, events: Sequence[dict[str, Any]]
-    ) -> Mapping[int, str]:
-        """Accept the valid events, once the backlog is small enough. Returns the reasons why the
-        others were rejected, by their index."""
-        while self._progress.waiting >= MAX_WAITING_EVENTS:
+    def build_arguments(self) -> EventArguments:
+        return EventArguments(
+            now=self._clock(),
+            randomness=self._randomness.take_uuid7_bytes(),
+            bucket_count=self._capture.bucket_count,
+        )
+
+    async def accept(self, project_id: ProjectId, events: bytes) -> None:
+        """Accept a PackedBatch in MessagePack, once the backlog is small enough."""
+        while self._progress.count_waiting(project_id) >= MAX_WAITING_EVENTS:
             await asyncio.sleep(POLL_INTERVAL_S)
-        now = self._clock()
-        randomness = self._randomness.take_uuid7_bytes()
-        batch, rejected = await run_in_thread(partial(parse_import, events, now, randomness))
-        if batch.events:
-            await self._capture.accept(project_id, batch, now)
-        return rejected
+        async with self._places.hold(project_id):
+            await self._capture.accept_packed(project_id, _decode_batch(events), self._clock())
 
 
 def parse_import(

@@ -38,9 +38,11 @@ class PersonReader:
 
 
 class InboxReader:
-    """Waits until all rows of the inbox up to `last` are processed, and stored if `is_query`."""
+    """Waits until all rows of a project, or of all, up to `last` are processed, and stored if
+    `is_query`."""
 
-    def __init__(self, last: int, *, is_query: bool) -> None:
+    def __init__(self, project_id: ProjectId | None, last: int, *, is_query: bool) -> None:
+        self.project_id = project_id
         self._last_unprocessed = last
         self._last_unstored: int | None = None
         self._is_query = is_query
@@ -129,7 +131,7 @@ class InboxWatch:
         """Wait until the events that change these groups and group types are processed, or for the
         timeout. Return whether they are."""
         deadline = time.monotonic() + timeout_s
-        last = (await self._inbox.fetch_positions()).last_unprocessed
+        last = (await self._inbox.fetch_positions(project_id)).last_unprocessed
         keys = [hash_in_project(project_id, name) for name in names]
         query = PendingQuery(project_id=project_id, distinct_id="", keys=keys, last=last)
         return not last or await self.wait_for_query(query, deadline)
@@ -144,16 +146,20 @@ class InboxWatch:
             if not await self.wait_until_processed(query, buckets, timeout_s=left_s):
                 return False
 
-    async def wait_until_all_processed(self, *, timeout_s: float) -> bool:
-        """Wait until all events accepted by now are processed, or for the timeout. Return whether
-        they are."""
-        last = (await self._inbox.fetch_positions()).last_unprocessed
-        return not last or await self._wait_for_inbox(InboxReader(last, is_query=False), timeout_s)
+    async def wait_until_all_processed(self, project_id: ProjectId, *, timeout_s: float) -> bool:
+        """Wait until all events of the project accepted by now are processed, or for the timeout.
+        Return whether they are."""
+        last = (await self._inbox.fetch_positions(project_id)).last_unprocessed
+        reader = InboxReader(project_id, last, is_query=False)
+        return not last or await self._wait_for_inbox(reader, timeout_s)
 
-    async def wait_until_stored(self, last_unprocessed: int, *, timeout_s: float) -> bool:
-        """Wait until all rows of the inbox up to this one, and all processed events, are stored, or
-        for the timeout. Return whether they are."""
-        return await self._wait_for_inbox(InboxReader(last_unprocessed, is_query=True), timeout_s)
+    async def wait_until_stored(
+        self, project_id: ProjectId | None, last_unprocessed: int, *, timeout_s: float
+    ) -> bool:
+        """Wait until all rows of the project, or of all, up to this one, and all its processed
+        events, are stored, or for the timeout. Return whether they are."""
+        reader = InboxReader(project_id, last_unprocessed, is_query=True)
+        return await self._wait_for_inbox(reader, timeout_s)
 
     async def poll(self) -> None:
         """Wait for a reader and for news, then look once which readers are served. A periodic task
@@ -187,10 +193,12 @@ class InboxWatch:
         if not readers:
             return
         await self._announce()
-        positions = await self._inbox.fetch_positions()
-        for reader in readers:
-            if not reader.done.done() and reader.is_served(positions):
-                reader.done.set_result(None)
+        for project_id in {reader.project_id for reader in readers}:
+            positions = await self._inbox.fetch_positions(project_id)
+            for reader in readers:
+                is_own = reader.project_id == project_id
+                if is_own and not reader.done.done() and reader.is_served(positions):
+                    reader.done.set_result(None)
 
     async def _announce(self) -> None:
         now = time.monotonic()

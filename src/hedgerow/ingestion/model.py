@@ -122,4 +122,7 @@ class InboxRow(QueueRow[CapturedEvent], frozen=True, kw_only=True):
 
 
 class ProcessedRow(QueueRow[Event], frozen=True, kw_only=True):
-    """Processed events, of any projects, that wait for the event store."""
+    """Processed events that wait for the event store. Rows of earlier versions hold events of
+    several projects; theirs is UNKNOWN_PROJECT."""
+
+    project_id: ProjectId

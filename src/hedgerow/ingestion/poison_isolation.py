@@ -66,7 +66,7 @@ class BatchBisector(Generic[Row]):
         for row in rows:
             if limit <= 0 or (selected and row.problem):
                 break
-            selected.append(_cut_row(row, limit))
+            selected.append(cut_row(row, limit))
             limit -= _count_events(row)
             if row.problem:
                 break
@@ -116,12 +116,13 @@ def _count_events(row: QueueRow[Any]) -> int:
     return max(1, len(row.events))
 
 
-def _cut_row(row: Row, limit: int) -> Row:
+def cut_row(row: Row, limit: int) -> Row:
+    """Return the row with its first events; the others stay in it."""
     if len(row.events) <= limit:
         return row
     return replace(
         row,
         events=row.events[:limit],
-        rest=row.events[limit:],
+        rest=[*row.events[limit:], *row.rest],
         number=min(row.number, limit),
     )

@@ -19,6 +19,7 @@ from hedgerow.events.model import Event, EventKey
 from hedgerow.events.store import EventStore
 from hedgerow.ingestion.behavior_stage import BehaviorStage
 from hedgerow.ingestion.deduplication import Deduplicator, ProcessedEvents, row_keys
+from hedgerow.ingestion.fan_out import FanOut
 from hedgerow.ingestion.inbox_watch import POLL_INTERVAL_S, InboxWatch
 from hedgerow.ingestion.model import CapturedEvent, InboxRow, ProcessedRow
 from hedgerow.ingestion.persons.changes import PersonBatchResult
@@ -63,6 +64,9 @@ QUIET_S = 0.25
 # With more waiting events than this it does not pause, and its batches are larger: requests must
 # not fill the inbox.
 MAX_PAUSE_BACKLOG = 5_000
+# One of several workers takes so many events of a bucket: other projects wait in other buckets,
+# whose turn comes after it.
+SHARED_BATCH_EVENTS = 250
 # A stopping worker does not wait for a hanging database: leases expire.
 RELEASE_TIMEOUT_S = 2.0
 MAX_FLAG_TEXT_CHARS = 400
@@ -102,7 +106,7 @@ class Processor:
         self._learner = learner
         self._behavior_stage = BehaviorStage()
         self._rejected_count = 0
-        self._routing = routing
+        self._fan_out = FanOut(inbox, routing, progress, self._mark_stored, clock)
         self._clock = clock
         self._process_bisector = BatchBisector(
             "process",
@@ -143,6 +147,7 @@ class Processor:
 
     async def _dead_letter_processed(self, bucket: int, row: ProcessedRow, reason: str) -> bool:
         await self._inbox.dead_letter_processed(bucket, row, reason, self._clock())
+        self._mark_stored([row])
         return True
 
     async def start(self) -> None:
@@ -150,8 +155,7 @@ class Processor:
         if not self._is_only_worker:
             return
         self._deduplicator.mark_processed(await self._inbox.list_pending_keys())
-        backlog = await self._inbox.count_backlog()
-        self._progress.restore(unprocessed=backlog.unprocessed, unstored=backlog.unstored)
+        self._progress.restore(await self._inbox.count_backlog())
 
     async def stop(self) -> None:
         """Release the leases, so that other workers continue without delay. The event store may
@@ -228,8 +232,10 @@ class Processor:
     async def _process_buckets(self, buckets: Sequence[int]) -> None:
         """Process one batch of each bucket, all at the same time: a worker mostly waits for the
         database."""
-        is_behind = self._progress.waiting >= MAX_PAUSE_BACKLOG
-        max_events = BACKLOG_BATCH_EVENTS if is_behind else PROCESS_BATCH_EVENTS
+        max_events = SHARED_BATCH_EVENTS
+        if self._is_only_worker:
+            is_behind = self._progress.waiting >= MAX_PAUSE_BACKLOG
+            max_events = BACKLOG_BATCH_EVENTS if is_behind else PROCESS_BATCH_EVENTS
         fetches = (self._inbox.fetch_unprocessed(bucket, max_events) for bucket in buckets)
         fetched = await _gather(fetches, CONCURRENT_BUCKETS)
         found = {
@@ -256,12 +262,14 @@ class Processor:
     async def _process_bucket(
         self, bucket: int, rows: Sequence[InboxRow], duplicates: ProcessedEvents
     ) -> None:
-        work = partial(self._process_rows, bucket, duplicates)
+        # Without those that wait for a later batch.
+        done: list[InboxRow] = []
+        work = partial(self._process_rows, bucket, duplicates, done)
         if await self._process_bisector.run(bucket, rows, work):
-            number = sum(row.number for row in rows)
-            self.processed += number
+            numbers = _count_by_project(done or rows)
+            self.processed += numbers.total()
             if self._watch is None:
-                self._progress.mark_processed(number)
+                self._progress.mark_processed(numbers)
             else:
                 self._watch.notify_processed(bucket)
 
@@ -276,14 +284,21 @@ class Processor:
                 return
 
     async def _process_rows(
-        self, bucket: int, duplicates: ProcessedEvents, rows: Sequence[InboxRow]
+        self,
+        bucket: int,
+        duplicates: ProcessedEvents,
+        done: list[InboxRow],
+        rows: Sequence[InboxRow],
     ) -> bool:
+        """Process rows, as far as their projects have time left in this batch, and add those to
+        `done`."""
         transformed = await self._transform_stage.apply(rows, duplicates)
         checked = await self._schema_stage.apply(rows, transformed, duplicates)
         results: dict[ProjectId, PersonBatchResult] = {}
         process = partial(self._process_project, duplicates, checked, results)
         if not await self._inbox.process(bucket, checked.rows, process, self._clock()):
             return False
+        done += checked.rows
         # Without dropped events and duplicates: they are never stored, so nothing would remove
         # them.
         self._deduplicator.mark_processed(
@@ -316,13 +331,8 @@ class Processor:
         if not rows:
             return
         # Outside the bisector: if destinations cannot be read, no event is at fault.
-        await self._routing.refresh()
-        if await self._store_bisector.run(bucket, rows, partial(self._store, bucket)):
-            self._deduplicator.mark_stored(_event_keys(rows))
-            number = sum(row.number for row in rows)
-            self.stored += number
-            if self._is_only_worker:
-                self._progress.mark_stored(number)
+        await self._fan_out.refresh()
+        await self._store_bisector.run(bucket, rows, partial(self._store, bucket))
 
     async def _wait_for_unstored(self) -> None:
         """One of several workers: wait until `process` finds processed events, but not longer than
@@ -357,10 +367,19 @@ class Processor:
         if not self._inbox.is_held(bucket):
             return False
         await self._append([event for row in rows for event in row.events])
-        new = await self._routing.route({row.id: row.events for row in rows})
-        await self._inbox.mark_stored(rows, new, self._clock())
-        self._routing.wake_destinations(new)
+        await self._fan_out.run(rows)
         return True
+
+    def _mark_stored(self, rows: Sequence[ProcessedRow]) -> None:
+        self._deduplicator.mark_stored(_event_keys(rows))
+        numbers = _count_by_project(rows)
+        self.stored += numbers.total()
+        if self._is_only_worker:
+            self._progress.mark_stored(numbers)
+
+    async def work_off_routing(self) -> None:
+        """Create deliveries that the filters of a project have delayed."""
+        await self._fan_out.work_off()
 
     async def _append(self, events: Sequence[Event]) -> None:
         self._appends += 1
@@ -377,9 +396,8 @@ class Processor:
     async def poll_backlog(self) -> None:
         """Observe the progress of all workers. Pauses longer when counting a large backlog is
         slow."""
-        accepted, started = self._progress.accepted, time.monotonic()
-        backlog = await self._inbox.count_backlog()
-        self._progress.observe(accepted, unprocessed=backlog.unprocessed, unstored=backlog.unstored)
+        accepted, started = self._progress.list_unstored(), time.monotonic()
+        self._progress.observe(accepted, await self._inbox.count_backlog())
         await asyncio.sleep(min(PAUSE_FACTOR * (time.monotonic() - started), MAX_PAUSE_S))
 
     def _process_project(
@@ -422,6 +440,13 @@ async def _gather(work: Iterable[Awaitable[T]], at_once: int) -> list[T]:
         if isinstance(each, BaseException):
             raise each
     return cast(list[T], ended)
+
+
+def _count_by_project(rows: Sequence[InboxRow] | Sequence[ProcessedRow]) -> Counter[ProjectId]:
+    numbers: Counter[ProjectId] = Counter()
+    for row in rows:
+        numbers[row.project_id] += row.number
+    return numbers
 
 
 def _event_keys(rows: Iterable[ProcessedRow]) -> Iterator[EventKey]:

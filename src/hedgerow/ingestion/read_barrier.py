@@ -48,22 +48,22 @@ class ReadBarrier:
         self._timeout_s = timeout_s
         self._count_changes = count_changes
 
-    async def wait_until_processed(self) -> None:
-        """Wait until all accepted events have updated their persons and groups."""
-        if not await self._progress.wait_until_all_processed(timeout_s=self._timeout_s):
+    async def wait_until_processed(self, project_id: ProjectId) -> None:
+        """Wait until all accepted events of a project have updated its persons and groups."""
+        if not await self._progress.wait_until_all_processed(project_id, timeout_s=self._timeout_s):
             report_stale_read()
 
-    async def wait_until_stored(self) -> None:
-        """Wait until all accepted events can be queried."""
-        if self._timeout_s and not self._progress.is_all_stored:
+    async def wait_until_stored(self, project_id: ProjectId | None = None) -> None:
+        """Wait until all accepted events of a project, or of all, can be queried."""
+        if self._timeout_s and not self._progress.is_all_stored(project_id):
             await _try_to_open(self._open_event_store)
-        if not await self._progress.wait_until_stored(timeout_s=self._timeout_s):
+        if not await self._progress.wait_until_stored(project_id, timeout_s=self._timeout_s):
             report_stale_read()
 
-    async def fetch_state(self) -> str | int | None:
+    async def fetch_state(self, project_id: ProjectId) -> str | int | None:
         """Return a value that changes with each change of the database, None while not all accepted
-        events can be queried."""
-        return self._count_changes() if self._progress.is_all_stored else None
+        events of a project can be queried."""
+        return self._count_changes() if self._progress.is_all_stored(project_id) else None
 
 
 class SharedReadBarrier(ReadBarrier):
@@ -82,25 +82,25 @@ class SharedReadBarrier(ReadBarrier):
         self._open_event_store = open_event_store
         self._timeout_s = timeout_s
 
-    async def wait_until_processed(self) -> None:
+    async def wait_until_processed(self, project_id: ProjectId) -> None:
         if self._timeout_s and not await self._watch.wait_until_all_processed(
-            timeout_s=self._timeout_s
+            project_id, timeout_s=self._timeout_s
         ):
             report_stale_read()
 
-    async def wait_until_stored(self) -> None:
+    async def wait_until_stored(self, project_id: ProjectId | None = None) -> None:
         if not self._timeout_s:
             return
-        positions = await self._inbox.fetch_positions()
+        positions = await self._inbox.fetch_positions(project_id)
         if positions.is_empty:
             return
         await _try_to_open(self._open_event_store)
         if not await self._watch.wait_until_stored(
-            positions.last_unprocessed, timeout_s=self._timeout_s
+            project_id, positions.last_unprocessed, timeout_s=self._timeout_s
         ):
             report_stale_read()
 
-    async def fetch_state(self) -> str | int | None:
+    async def fetch_state(self, project_id: ProjectId) -> str | int | None:
         return await self._inbox.fetch_state()
 
 
@@ -169,7 +169,9 @@ class FreshEvaluationData(EvaluationDataStore):
             hash_keys=hash_keys,
             behaviors=behaviors,
         )
-        if self._watch is None and (self._progress.is_all_processed or not self._timeout_s):
+        if self._watch is None and (
+            self._progress.is_all_processed(project_id) or not self._timeout_s
+        ):
             return load()
         names = list_read_names(distinct_id, groups)
         if self._watch is not None:
@@ -191,13 +193,13 @@ class FreshEvaluationData(EvaluationDataStore):
     async def _wait_for_person(self, project_id: ProjectId, names: Sequence[str]) -> bool:
         """Wait for the events of all distinct ids of the person, whose own is the first name.
         Return whether they are processed."""
-        progress, until = self._progress, self._progress.accepted
+        progress, until = self._progress, self._progress.count_accepted(project_id)
         deadline = time.monotonic() + self._timeout_s
-        while (processed := progress.processed) < until:
+        while (processed := progress.count_processed(project_id)) < until:
             others = await self._data.list_distinct_ids(project_id, names[0])
             if progress.is_processed(project_id, [*names, *others]):
                 # Otherwise the person may have got another distinct id since they were read.
-                if progress.processed == processed:
+                if progress.count_processed(project_id) == processed:
                     break
             elif not await self._wait(project_id, [*names, *others], until, deadline):
                 return False
@@ -264,7 +266,7 @@ class FreshEvaluationData(EvaluationDataStore):
 
     async def wait_for_group_types(self, project_id: ProjectId, names: Sequence[str]) -> None:
         types = [group_type_name(name) for name in names]
-        until, timeout_s = self._progress.accepted, self._timeout_s
+        until, timeout_s = self._progress.count_accepted(project_id), self._timeout_s
         if self._watch is not None and timeout_s:
             with self._slots.hold(project_id) as is_admitted:
                 if is_admitted:
@@ -284,35 +286,39 @@ class FreshEvaluationData(EvaluationDataStore):
         await self._data.save_hash_keys(project_id, distinct_ids, hash_key, flags)
 
 
-async def wait_until_all_stored(inbox: InboxStore, timeout_s: float = STORE_TIMEOUT_S) -> None:
-    """Wait until all events that are accepted now can be queried. Raises Unavailable after the
-    timeout."""
+async def wait_until_all_stored(
+    inbox: InboxStore, project_id: ProjectId, timeout_s: float = STORE_TIMEOUT_S
+) -> None:
+    """Wait until all events of a project that are accepted now can be queried. Raises Unavailable
+    after the timeout."""
     deadline = time.monotonic() + timeout_s
-    now = await inbox.fetch_positions()
+    now = await inbox.fetch_positions(project_id)
     last = now.last_unprocessed
     while now.first_unprocessed <= last:
-        now = await _poll(inbox, deadline)
-    await wait_until_processed_are_stored(inbox, deadline - time.monotonic())
+        now = await _poll(inbox, project_id, deadline)
+    await wait_until_processed_are_stored(inbox, deadline - time.monotonic(), project_id)
 
 
-async def wait_until_processed_are_stored(inbox: InboxStore, timeout_s: float) -> None:
-    """Wait until all events that are processed now can be queried. Raises Unavailable after the
-    timeout."""
+async def wait_until_processed_are_stored(
+    inbox: InboxStore, timeout_s: float, project_id: ProjectId | None = None
+) -> None:
+    """Wait until all events of a project, or of all, that are processed now can be queried. Raises
+    Unavailable after the timeout."""
     deadline = time.monotonic() + timeout_s
-    now = await inbox.fetch_positions()
+    now = await inbox.fetch_positions(project_id)
     last = now.last_unstored
     while now.first_unstored <= last:
-        now = await _poll(inbox, deadline)
+        now = await _poll(inbox, project_id, deadline)
 
 
-async def _poll(inbox: InboxStore, deadline: float) -> InboxPositions:
+async def _poll(inbox: InboxStore, project_id: ProjectId | None, deadline: float) -> InboxPositions:
     if time.monotonic() > deadline:
         raise Unavailable(
             "Accepted events are not stored yet. Try again shortly, while the service and its "
             "workers run."
         )
     await asyncio.sleep(STORE_POLL_INTERVAL_S)
-    return await inbox.fetch_positions()
+    return await inbox.fetch_positions(project_id)
 
 
 async def _try_to_open(open_event_store: Callable[[], Awaitable[object]]) -> None:

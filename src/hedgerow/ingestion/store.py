@@ -31,8 +31,14 @@ STORE_BATCH_EVENTS = 5000
 # A batch is held in memory, so its size is limited as well.
 PROCESS_BATCH_BYTES = 8 << 20
 STORE_BATCH_BYTES = 32 << 20
+# Of stored events, whose deliveries are created in one transaction.
+FAN_OUT_EVENTS = 1000
+FAN_OUT_BYTES = 4 << 20
 
 MAX_ROW_ID = 2**63 - 1
+# Stands for the projects of events whose row does not name them: rows of earlier versions hold
+# events of several projects, and the stream does not count its events by project.
+UNKNOWN_PROJECT = ProjectId(0)
 
 # The step in which an event became a dead letter.
 Stage = Literal["process", "store"]
@@ -59,8 +65,19 @@ class ProcessingResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxBacklog(msgspec.Struct, frozen=True, kw_only=True):
-    unprocessed: int
-    unstored: int
+    """How many events of each project are unprocessed, and how many are processed but not
+    stored."""
+
+    unprocessed: Mapping[ProjectId, int] = {}
+    unstored: Mapping[ProjectId, int] = {}
+
+    @property
+    def total_unprocessed(self) -> int:
+        return sum(self.unprocessed.values())
+
+    @property
+    def total_unstored(self) -> int:
+        return sum(self.unstored.values())
 
 
 class InboxPositions(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,13 +150,15 @@ class InboxStore(Protocol):
         ...
 
     def is_assigned(self, bucket: int) -> bool:
-        """Return whether this is one of the buckets that are this worker's share."""
+        """Return whether this is one of the buckets, or one of the projects, that are this worker's
+        share."""
         ...
 
     async def fetch_unprocessed(
         self, bucket: int, max_events: int = PROCESS_BATCH_EVENTS
     ) -> Sequence[InboxRow]:
-        """Return the first unprocessed rows of a bucket, in their order."""
+        """Return unprocessed rows of a bucket: the first ones, or the first ones of several
+        projects if more wait. The rows of a project are in their order."""
         ...
 
     async def process(
@@ -159,10 +178,33 @@ class InboxStore(Protocol):
         ...
 
     async def mark_stored(
-        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+        self,
+        rows: Sequence[ProcessedRow],
+        new: NewDeliveries,
+        now: datetime,
+        unrouted: Sequence[ProcessedRow] = (),
     ) -> None:
         """Remove the rows and create their deliveries, in one transaction. `new` holds the
-        deliveries by the ids of the rows."""
+        deliveries by the ids of the rows, `unrouted` the events whose deliveries are not known
+        yet."""
+        ...
+
+    async def list_unrouted_projects(self) -> set[ProjectId]:
+        """Return the projects with stored events whose deliveries are not known yet."""
+        ...
+
+    async def count_unrouted(self) -> Mapping[ProjectId, int]:
+        """Return the number of these events of each project."""
+        ...
+
+    async def fetch_unrouted(self, project_id: ProjectId) -> Sequence[ProcessedRow]:
+        """Return the first rows of a project with such events."""
+        ...
+
+    async def mark_routed(
+        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+    ) -> None:
+        """Remove these rows, but not the rest of each, and create their deliveries."""
         ...
 
     async def dead_letter_unprocessed(
@@ -190,9 +232,9 @@ class InboxStore(Protocol):
         """Return the keys of all processed events that are not stored."""
         ...
 
-    async def list_unprocessed_names(self) -> Mapping[tuple[ProjectId, str], int]:
-        """Return what the unprocessed events change (`changed_names.py`), and the number of the
-        last event of each, from 1 for the first one. Only if there is one bucket."""
+    async def list_unprocessed_names(self) -> Mapping[ProjectId, Mapping[str, int]]:
+        """Return what the unprocessed events of each project change (`changed_names.py`), and the
+        number of the last event of each, from 1 for its first one. Only if there is one bucket."""
         ...
 
     async def count_backlog(self) -> InboxBacklog: ...
@@ -220,7 +262,9 @@ class InboxStore(Protocol):
         there are several buckets."""
         ...
 
-    async def fetch_positions(self) -> InboxPositions: ...
+    async def fetch_positions(self, project_id: ProjectId | None = None) -> InboxPositions:
+        """Return the positions of a project, or of all."""
+        ...
 
     async def fetch_state(self) -> str | None:
         """Return a value that changes with each change of the database by any process, None while

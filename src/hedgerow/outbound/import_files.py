@@ -27,10 +27,12 @@ _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class ImportFolder(ImportFiles):
-    """`folder` contains one folder per project, named by the project id."""
+    """`folder` contains one folder per project, named by the project id. So much must stay free on
+    its disk, and on that of the data directory, where the imported events go."""
 
-    def __init__(self, folder: Path, *, min_free_bytes: int) -> None:
+    def __init__(self, folder: Path, *, data_dir: Path, min_free_bytes: int) -> None:
         self._folder = folder
+        self._data_dir = data_dir
         self._min_free_bytes = min_free_bytes
 
     async def list_files(self, project_id: ProjectId, path: str) -> Sequence[FileVersion]:
@@ -47,7 +49,11 @@ class ImportFolder(ImportFiles):
         return await run_in_thread(create)
 
     def has_free_space(self) -> bool:
-        return shutil.disk_usage(self._folder).free >= self._min_free_bytes
+        return all(
+            shutil.disk_usage(folder).free >= self._min_free_bytes
+            for folder in (self._folder, self._data_dir)
+            if folder.exists()
+        )
 
     def _list(self, project_id: ProjectId, path: str) -> list[FileVersion]:
         parts = self._parts(path)

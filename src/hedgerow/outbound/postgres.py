@@ -117,16 +117,16 @@ class PostgresClient:
             try:
                 async with asyncio.timeout(2 * CONNECT_TIMEOUT_S):
                     return await psycopg.AsyncConnection.connect(
-                        **_build_parameters(address, found), autocommit=True
+                        **build_parameters(address, found), autocommit=True
                     )
             except TimeoutError:
                 failure = "the connection timed out"
             except psycopg.Error as error:
-                failure = _describe_error(error)
+                failure = describe_error(error)
         raise TransportError(f"Cannot connect to the database: {failure}.")
 
 
-def _build_parameters(address: DatabaseAddress, found: str) -> dict[str, Any]:
+def build_parameters(address: DatabaseAddress, found: str) -> dict[str, Any]:
     """Set every parameter that the driver would otherwise take from this machine."""
     return {
         "host": address.host,  # the name that a certificate is checked against
@@ -146,7 +146,7 @@ def _build_parameters(address: DatabaseAddress, found: str) -> dict[str, Any]:
     }
 
 
-def _describe_error(error: "psycopg.Error") -> str:
+def describe_error(error: "psycopg.Error") -> str:
     """Return the last line of the driver's message: the lines before it name the server."""
     lines = str(error).strip().splitlines()
     return lines[-1].strip().rstrip(".") if lines else type(error).__name__

@@ -6,6 +6,7 @@ Filters are checked when they are set, and compiled into one function per record
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha1
 from typing import Any
 
@@ -211,8 +212,16 @@ def _compile_property_filter(filter: Mapping[str, Any]) -> tuple[str, ValuePredi
 
 
 def _match_all(predicates: Sequence[tuple[str, ValuePredicate]], text: str, now: datetime) -> bool:
-    properties = jsonio.decode(text) if text else {}
+    properties = _decode_properties(text) if text else {}
     return all(matches(properties.get(key, MISSING), now) for key, matches in predicates)
+
+
+@lru_cache(maxsize=4)
+def _decode_properties(text: str) -> Mapping[str, Any]:
+    """Decode properties once for all destinations, which look at the same event one after another.
+    Two threads may match events, each of which has properties and those of a person."""
+    decoded: Mapping[str, Any] = jsonio.decode(text)
+    return decoded
 
 
 def _sampling_hash(uuid: str) -> int:

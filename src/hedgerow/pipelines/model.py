@@ -83,7 +83,8 @@ class Job:
     """One run of a job, stored durably.
 
     A worker continues from `cursor`. `done` of `total` items are processed, at `rate` per second;
-    `total` may be unknown. `details` depend on the type of the job.
+    `total` may be unknown. `details` depend on the type of the job. Since the last step, `crashes`
+    processes have died that ran it, and it has run for `stalled_s`.
     """
 
     id: JobId
@@ -102,6 +103,8 @@ class Job:
     details: Mapping[str, Any] = field(default_factory=dict)
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    crashes: int = 0
+    stalled_s: float = 0.0
 
 
 if not TYPE_CHECKING:

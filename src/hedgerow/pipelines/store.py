@@ -317,7 +317,10 @@ def take_all(_: int) -> bool:
 class DeliveryStore(Protocol):
     """The delivery queue of each destination. A lease gives it to one process at a time."""
 
-    async def has_due(self, record_id: RecordId, now_ms: int) -> bool: ...
+    async def find_due(self, record_ids: Sequence[RecordId], now_ms: int) -> set[RecordId]:
+        """Return those of these destinations that have due deliveries and are not paused, with one
+        query."""
+        ...
 
     async def acquire(self, record_id: RecordId) -> bool:
         """Acquire the lease of a queue. False if another process holds it."""
@@ -348,6 +351,10 @@ class DeliveryStore(Protocol):
         """Store the outcome of a round in one transaction."""
         ...
 
+    async def delete_delivered(self) -> None:
+        """Delete the events that no delivery needs since the last call."""
+        ...
+
     async def find_newest_time(self) -> datetime:
         """Return when the newest log line was written, one for each failed round, or when a
         destination was last enabled or disabled, if that is later."""
@@ -360,7 +367,8 @@ class DeliveryStore(Protocol):
         ...
 
     async def expire_old(self, ages: RetentionPeriods, now: datetime) -> None:
-        """Turn deliveries that are too old into dead letters, and remove old dead letters."""
+        """Turn deliveries that are too old into dead letters. Delete old dead letters, and all
+        events that no delivery needs."""
         ...
 
 

@@ -29,6 +29,14 @@ class JobError(Exception):
     """A job cannot continue. The message tells the operator why and what to do."""
 
 
+class JobPostponed(Exception):
+    """The job cannot continue now. It waits for `delay_s`, and the message says for what."""
+
+    def __init__(self, reason: str, delay_s: float) -> None:
+        super().__init__(reason)
+        self.delay_s = delay_s
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
     """One row of a source.
@@ -122,6 +130,8 @@ class ImportContext:
     run_in_thread: RunInThread
     sleep: Callable[[float], Awaitable[None]]
     clock: Clock
+    # Reads files and pages in worker processes, for the components of Hedgerow.
+    reader: Any = None
 
     @property
     def aside(self) -> RunInThread:

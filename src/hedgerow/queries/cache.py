@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 # Returns a value that changes with each change of any process; None while accepted events are not
 # readable.
-FetchState = Callable[[], Awaitable[str | int | None]]
+FetchState = Callable[[ProjectId], Awaitable[str | int | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,10 @@ class Freshness:
     max_age: timedelta
 
     async def is_fresh(
-        self, cached: CachedResult[Any], fetch_state: FetchState, now: datetime
+        self,
+        cached: CachedResult[Any],
+        fetch_state: Callable[[], Awaitable[str | int | None]],
+        now: datetime,
     ) -> bool:
         # Not from the future, which is a result from before the clock was set back.
         if cached.state is None or not timedelta(0) <= now - cached.at < self.max_age:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
 
-from hedgerow.lib.fair_queue import Turns
+from hedgerow.lib.workers.fair_queue import Turns
 from hedgerow.lib.workers.sender import work_for
 from hedgerow.projects.model import ProjectId, name_sender
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -119,7 +120,7 @@ class Queries:
         cached = None if refresh in _FORCED_MODES else self._cache.get((project.id, key))
         if cached is not None and (
             refresh in _STALE_MODES
-            or await self._freshness.is_fresh(cached, self._fetch_state, now)
+            or await self._freshness.is_fresh(cached, partial(self._fetch_state, project.id), now)
         ):
             return msgspec.structs.replace(cached.result, is_cached=True)
         if refresh is Refresh.FORCE_CACHE:
@@ -196,9 +197,9 @@ class Queries:
         now: datetime,
     ) -> QueryResponse:
         key, query_bytes = key_and_size
-        async with self._pass_barriers():
+        async with self._pass_barriers(project.id):
             # Events that arrive after this point change the state again.
-            state = await self._fetch_state()
+            state = await self._fetch_state(project.id)
             output = await run()
         modifiers = query.get("modifiers")
         found = {name: getattr(output, name) for name in output.__struct_fields__}

@@ -178,7 +178,7 @@ async def test_captured_event_with_the_name_of_a_message_is_left_alone(world: Wo
     )
     await world.stores.database.write(
         lambda connection: add_deliveries(
-            connection, [NewDelivery(record_id=world.destination, event=new)], NOW
+            connection, [NewDelivery(event=new, record_ids=[world.destination])], NOW
         )
     )
     await world.delete_events()

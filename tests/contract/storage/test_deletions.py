@@ -18,7 +18,7 @@ from tests.contract.storage.conftest import ACTOR, DEFAULT_PROJECT, LATER, NOW, 
 EVERYTHING = DeletionQuery(project_id=DEFAULT_PROJECT, limit=10, offset=0)
 
 
-async def do_nothing() -> None:
+async def do_nothing(*_: object) -> None:
     pass
 
 
@@ -70,7 +70,7 @@ class MergingDeletion:
         waits = AcceptedEvents(wait=do_nothing, wait_for_all=do_nothing)
         self.record = EventDeletion(none, (), none, log, waits, none).record
 
-    async def wait_for_accepted(self) -> None:
+    async def wait_for_accepted(self, _: object) -> None:
         pass
 
     async def delete_without_audit(self, *_: object) -> DeletedEvents:

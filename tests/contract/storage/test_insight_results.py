@@ -3,7 +3,7 @@ stale."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -35,7 +35,7 @@ def query(number: int = 0) -> dict[str, Any]:
     return {"kind": "NumberQuery", "number": number}
 
 
-async def do_nothing() -> None:
+async def do_nothing(_: object) -> None:
     pass
 
 
@@ -57,16 +57,19 @@ class Process:
 
             return run
 
-        async def fetch_state() -> int:
+        async def fetch_state(_: object) -> int:
             return 0
+
+        def pass_barriers(_: object) -> AbstractAsyncContextManager[None]:
+            return nullcontext()
 
         freshness = Freshness(max_age=timedelta(0))
         none = cast(Any, None)
-        queries = Queries(none, none, freshness, fetch_state, nullcontext, utc_now)
+        queries = Queries(none, none, freshness, fetch_state, pass_barriers, utc_now)
         queries.register({"NumberQuery": prepare})
         self.store = SqlResultStore(stores.database)
         self.refresher = Refresher(
-            self.store, queries, nullcontext, projects.get, self.errors.append, self.clock
+            self.store, queries, pass_barriers, projects.get, self.errors.append, self.clock
         )
         self.results = InsightResults(self.store, queries, self.refresher, do_nothing, self.clock)
 

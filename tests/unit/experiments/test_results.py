@@ -54,7 +54,7 @@ class FakeExecutor:
         return QueryContext(project=project, cohorts={}, time=QueryTime(now=now, zone=UTC))
 
     @asynccontextmanager
-    async def pass_barriers(self) -> AsyncIterator[None]:
+    async def pass_barriers(self, _: object) -> AsyncIterator[None]:
         """Nothing is pending."""
         yield
 
@@ -69,7 +69,7 @@ class FakeExecutor:
 
 
 def make_analyzer(executor: FakeExecutor, timeout_s: float = 30) -> ExperimentAnalyzer:
-    async def fetch_state() -> int:
+    async def fetch_state(_: object) -> int:
         return executor.state
 
     return ExperimentAnalyzer(

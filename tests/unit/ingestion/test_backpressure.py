@@ -4,6 +4,7 @@ from collections import Counter
 
 from hedgerow.ingestion.backpressure import FULL_INBOX, FULL_SHARE, AdmissionControl
 from hedgerow.ingestion.progress import Progress
+from hedgerow.ingestion.store import InboxBacklog
 from hedgerow.projects.model import ProjectId
 
 ONE, TWO, THREE = ProjectId(1), ProjectId(2), ProjectId(3)
@@ -34,13 +35,12 @@ class Inbox:
         for _ in range(events):
             if self.admission.rejection_reason(project_id) is None:
                 self.progress.accept(project_id, ["ann"])
-                self.admission.count_accepted(project_id, 1)
                 accepted += 1
         return accepted
 
-    def store(self, events: int) -> None:
-        self.progress.mark_processed(events)
-        self.progress.mark_stored(events)
+    def store(self, project_id: ProjectId, events: int) -> None:
+        self.progress.mark_processed({project_id: events})
+        self.progress.mark_stored({project_id: events})
 
 
 def test_one_project_gets_half_of_the_inbox() -> None:
@@ -70,9 +70,10 @@ def test_stored_events_make_space_for_the_project() -> None:
     inbox = Inbox()
     inbox.send(ONE, 1000)
     inbox.send(TWO, 10)
-    inbox.store(40)
+    inbox.store(ONE, 40)
     assert inbox.admission.rejection_reason(ONE) is None
-    inbox.store(30)
+    inbox.store(ONE, 20)
+    inbox.store(TWO, 10)
     assert inbox.send(TWO, 1000) == CAPACITY // 2
     assert inbox.send(ONE, 1000) == CAPACITY // 4
 
@@ -80,17 +81,8 @@ def test_stored_events_make_space_for_the_project() -> None:
 def test_events_of_other_processes_reduce_the_share() -> None:
     inbox = Inbox()
     inbox.send(ONE, 20)
-    inbox.progress.observe(20, unprocessed=99, unstored=0)
+    inbox.progress.observe({ONE: 20}, InboxBacklog(unprocessed={ONE: 20, THREE: 79}))
     assert inbox.admission.rejection_reason(ONE) is None
-    inbox.progress.observe(20, unprocessed=100, unstored=0)
+    inbox.progress.observe({ONE: 20}, InboxBacklog(unprocessed={ONE: 20, THREE: 80}))
     assert inbox.admission.rejection_reason(ONE) == FULL_SHARE
     assert inbox.admission.rejection_reason(TWO) is None
-
-
-def test_memory_does_not_grow_with_stored_events() -> None:
-    inbox = Inbox()
-    for _ in range(100):
-        assert inbox.send(ONE, 10) == 10
-        inbox.store(10)
-    assert inbox.admission._backlogs.count(ONE) == 0
-    assert not inbox.admission._backlogs._steps

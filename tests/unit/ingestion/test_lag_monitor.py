@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from hedgerow.errors import Unavailable
-from hedgerow.ingestion.lag_monitor import LagMonitor
+from hedgerow.ingestion.backpressure import LagMonitor
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

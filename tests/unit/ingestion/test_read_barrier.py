@@ -47,7 +47,7 @@ async def test_timeout_starts_after_the_engine_is_loaded() -> None:
 async def test_engine_is_not_loaded_without_pending_events() -> None:
     progress, engine = Progress(), Engine()
     await ReadBarrier(progress, engine.load, timeout_s=LONG_S).wait_until_stored()
-    await ReadBarrier(progress, engine.load, timeout_s=LONG_S).wait_until_processed()
+    await ReadBarrier(progress, engine.load, timeout_s=LONG_S).wait_until_processed(ONE)
     progress.accept(ONE, ["ann"])
     await ReadBarrier(progress, engine.load, timeout_s=0).wait_until_stored()
     assert engine.loads == 0
@@ -67,12 +67,12 @@ async def test_reader_that_waited_in_vain_is_reported_as_stale() -> None:
     progress, reads = Progress(), watch_reads()
     barrier = ReadBarrier(progress, Engine(Unavailable("no disk")).load, timeout_s=0.01)
     for wait in (barrier.wait_until_stored, barrier.wait_until_processed):
-        await wait()
+        await wait(ONE)
         assert not reads.are_stale
     progress.accept(ONE, ["ann"])
     for wait in (barrier.wait_until_stored, barrier.wait_until_processed):
         reads.are_stale = False
-        await wait()
+        await wait(ONE)
         assert reads.are_stale
 
 
@@ -85,7 +85,7 @@ async def test_evaluation_data_is_loaded_after_the_events_are_processed() -> Non
     await asyncio.sleep(0)
     assert not loading.done()
     stored.put("ann", plan="pro")
-    progress.mark_processed(1)
+    progress.mark_processed({ONE: 1})
     assert (await asyncio.wait_for(loading, LONG_S)).properties == {"plan": "pro"}
 
 
@@ -113,7 +113,7 @@ async def test_evaluation_data_includes_events_of_other_ids_of_the_person() -> N
     # Merged meanwhile, and the other one has an accepted event, too.
     progress.accept(ONE, ["third"])
     stored.put("ann", "before", "third", plan="pro")
-    progress.mark_processed(1)
+    progress.mark_processed({ONE: 1})
     assert (await asyncio.wait_for(loading, LONG_S)).properties == {"plan": "pro"}
 
 
@@ -131,6 +131,6 @@ async def test_a_project_cannot_fill_the_queue_with_waiting_evaluations() -> Non
     other = asyncio.create_task(fresh.load(TWO, "bob", {}))
     await asyncio.sleep(0.01)
     assert not other.done()
-    progress.mark_processed(2)
+    progress.mark_processed({ONE: 1, TWO: 1})
     assert not any(each.is_stale for each in await asyncio.gather(*waiting, other))
     assert not (await fresh.load(ONE, "ann", {})).is_stale

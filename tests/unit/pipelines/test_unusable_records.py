@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -117,11 +118,11 @@ async def test_unusable_transformation_does_not_affect_others() -> None:
     await transformations.refresh([PROJECT, OTHER])
     (refused, broken) = tallies = transformations.chains[PROJECT].new_counts()
     before = event({"$ip": "192.0.2.77"})
-    assert transformations.chains[PROJECT].apply(before, tallies) is before
+    assert transformations.chains[PROJECT].apply(before, tallies, perf_counter) is before
     assert refused.error.startswith("properties: ")
     assert broken.error.startswith("The record cannot be used: ")
     masked: list[TransformationCounts] = transformations.chains[OTHER].new_counts()
-    after = transformations.chains[OTHER].apply(before, masked)
+    after = transformations.chains[OTHER].apply(before, masked, perf_counter)
     assert after is not None
     assert after.properties == {"$ip": "192.0.2.0"}
 

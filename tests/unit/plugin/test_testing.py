@@ -1,27 +1,34 @@
 """The helpers for tests of packages behave like the parts of Hedgerow that they stand for."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from hedgerow.pipelines.builtin.destinations import local_files, postgres_table, webhook
-from hedgerow.pipelines.builtin.imports import file_import, postgres_query
 from hedgerow.pipelines.builtin.transformations import mask_ip
 from hedgerow.plugin import (
     Component,
+    DatabaseQuery,
     Delivered,
     DeliveryContext,
     Event,
     Failed,
     Family,
+    ImportBatch,
+    ImportContext,
     JobError,
     Outcome,
     Request,
     Response,
+    SettingField,
     Settings,
+    SourceRow,
     TransportError,
+    parse_database_address,
 )
+from hedgerow.plugin.imports import ReadSource
 from hedgerow.plugin.testing import (
     FakeDatabase,
     FakeFiles,
@@ -124,31 +131,74 @@ def test_component_without_the_function_is_refused() -> None:
         read_all(webhook.COMPONENT, make_import_context(), url="https://example.com")
 
 
+async def read_lines(
+    settings: Mapping[str, Any], _: Any, ctx: ImportContext
+) -> AsyncIterator[ImportBatch]:
+    for version in await ctx.files.list_files(ctx.project_id, settings["source"]):
+        if await ctx.is_finished(version):
+            continue
+        with await ctx.files.open_file(ctx.project_id, version.name) as file:
+            lines = file.read().decode().splitlines()
+        rows = [
+            SourceRow(identity=line, location=version.name, values={"line": line}) for line in lines
+        ]
+        yield ImportBatch(rows=rows, cursor=version.name, finished=[version])
+
+
+async def read_orders(
+    settings: Mapping[str, Any], _: Any, ctx: ImportContext
+) -> AsyncIterator[ImportBatch]:
+    query = DatabaseQuery(
+        address=parse_database_address(DATABASE_URL),
+        text=settings["source"],
+        cursor_column="id",
+        start=None,
+    )
+    async with ctx.database.rows(query) as batches:
+        async for batch in batches:
+            rows = [
+                SourceRow(identity=at, location=f"id {at}", values=values) for at, values in batch
+            ]
+            yield ImportBatch(rows=rows, cursor=batch[-1][0])
+
+
+def make_import_app(read: ReadSource) -> Component:
+    return Component(
+        key="test/import",
+        family=Family.IMPORT_APP,
+        name="Import",
+        description="",
+        version="1",
+        settings=(SettingField(key="source", name="Source", required=True),),
+        read=read,
+    )
+
+
+LINES, ORDERS = make_import_app(read_lines), make_import_app(read_orders)
+
+
 def test_files_are_read_to_their_end_and_finished_ones_are_skipped() -> None:
     files = {"orders/a.csv": b"event,distinct_id\nbought,ann\n", "other.csv": b"event\n"}
-    batches = read_all(file_import.COMPONENT, make_import_context(files=files), source="orders")
+    batches = read_all(LINES, make_import_context(files=files), source="orders")
     assert [row.values for batch in batches for row in batch.rows] == [
-        {"event": "bought", "distinct_id": "ann"}
+        {"line": "event,distinct_id"},
+        {"line": "bought,ann"},
     ]
     finished = [file for batch in batches for file in batch.finished]
     assert [file.name for file in finished] == ["orders/a.csv"]
     again = make_import_context(files=files, finished=finished)
-    assert read_all(file_import.COMPONENT, again, source="orders") == []
+    assert read_all(LINES, again, source="orders") == []
 
 
 def test_missing_file_is_a_job_error() -> None:
     with pytest.raises(JobError, match=r"no file gone\.csv"):
-        read_all(file_import.COMPONENT, make_import_context(files={}), source="gone.csv")
+        read_all(LINES, make_import_context(files={}), source="gone.csv")
 
 
 def test_database_rows_are_read_and_queries_are_recorded() -> None:
     database = FakeDatabase([("1", {"event": "bought"})])
     (batch,) = read_all(
-        postgres_query.COMPONENT,
-        make_import_context(database=database),
-        url=DATABASE_URL,
-        query="SELECT * FROM orders",
-        cursor_column="id",
+        ORDERS, make_import_context(database=database), source="SELECT * FROM orders"
     )
     assert [row.values for row in batch.rows] == [{"event": "bought"}]
     assert [query.text for query in database.queries] == ["SELECT * FROM orders"]

@@ -14,6 +14,7 @@ from hedgerow.flags.evaluation.flag_cache import FlagCache
 from hedgerow.flags.evaluation.flag_values import StoredFlagEvaluator
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
+from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.dashboards.as_code import SqlDashboardDocumentStore
 from hedgerow.storage.engine.database import Database
@@ -65,5 +66,5 @@ async def _has_none() -> bool:
     return False
 
 
-async def _do_not_wait() -> None:
+async def _do_not_wait(*_: ProjectId) -> None:
     """Wait for no event: a check of queries reads none."""

@@ -1,5 +1,6 @@
 """The checks of `hedgerow doctor` of waiting work: events, destinations, jobs."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from sqlalchemy import Connection, func, select
@@ -11,7 +12,7 @@ from hedgerow.lib.text import truncate
 from hedgerow.plugin.component import Family
 from hedgerow.settings import Settings
 from hedgerow.storage.events.folder_lock import is_locked
-from hedgerow.storage.ingestion.project_backlogs import count_waiting
+from hedgerow.storage.ingestion.inbox_state import read_backlog
 from hedgerow.storage.projects.deletions import read_unpurged
 from hedgerow.storage.tables.ingestion import set_aside_events
 from hedgerow.storage.waiting_work import (
@@ -85,7 +86,8 @@ class _WorkloadChecks:
         return CheckResult("warning" if is_filling else "ok", "inbox", detail)
 
     def _describe_fullness(self) -> str:
-        _, projects = count_waiting(self._connection)
+        backlog = read_backlog(self._connection)
+        projects = Counter(backlog.unprocessed) + Counter(backlog.unstored)
         most = ""
         if projects:
             ((project_id, _),) = projects.most_common(1)

@@ -110,5 +110,5 @@ def _build_actions(database: Database, events: LazyEventStore) -> EventStoreActi
     )
 
 
-async def _do_not_wait() -> None:
+async def _do_not_wait(_: ProjectId) -> None:
     """Wait for no event: the service may be stopped."""

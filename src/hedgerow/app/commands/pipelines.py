@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from hedgerow.app.commands.state import open_state
+from hedgerow.app.pipelines import read_enabled_limits
 from hedgerow.app.state import WRONG_ENCRYPTION_KEY, State
 from hedgerow.errors import OperatorError
 from hedgerow.lib.clock import utc_now
@@ -45,7 +46,7 @@ async def open_pipelines(
         else:
             keys = EncryptionKeys([generate_encryption_key()])
         catalogue = await _load_catalogue(state.database)
-        store = SqlRecordStore(state.database)
+        store = SqlRecordStore(state.database, read_enabled_limits(settings))
         yield PipelineCommands(
             state=state,
             catalogue=catalogue,

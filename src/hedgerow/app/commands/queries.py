@@ -20,7 +20,7 @@ from hedgerow.lib.clock import utc_now
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.lib.workers.function_pool import FunctionPool
 from hedgerow.outbound.export_files import ExportFolder
-from hedgerow.projects.model import Project
+from hedgerow.projects.model import Project, ProjectId
 from hedgerow.queries.hogql_query import HogQLQuery, HogQLQueryRunner
 from hedgerow.settings import Settings
 from hedgerow.storage.events.folder_lock import FolderInUseError
@@ -79,5 +79,5 @@ async def open_queries(settings: Settings) -> AsyncIterator[QueryCommands]:
             await events.close()
 
 
-async def _do_not_wait() -> None:
+async def _do_not_wait(*_: ProjectId) -> None:
     """Wait for no event: this process does not know what other processes have accepted."""

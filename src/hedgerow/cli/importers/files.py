@@ -28,12 +28,13 @@ from hedgerow.errors import Invalid, OperatorError
 from hedgerow.ingestion.import_events import parse_import
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.ids import UUID7_RANDOM_BYTES
+from hedgerow.pipelines.imports.file_rows import read_batches
 from hedgerow.pipelines.imports.mapping import (
     EXTRA_COLUMNS,
     check_mapping,
     compile_mapping,
 )
-from hedgerow.pipelines.imports.rows import FileBatch, detect_format, read_batches
+from hedgerow.pipelines.imports.rows import FileBatch, detect_format
 from hedgerow.plugin.imports import BadRow, JobError
 from hedgerow.settings import Settings
 

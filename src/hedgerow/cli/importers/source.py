@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
@@ -13,7 +14,7 @@ from hedgerow.errors import OperatorError
 from hedgerow.importers.posthog import PostHogDefinitions
 from hedgerow.lib.clock import utc_now
 from hedgerow.pipelines.imports.instance import InstanceError, PostHogInstance, is_instance_url
-from hedgerow.pipelines.imports.instance_events import read_events
+from hedgerow.pipelines.imports.instance_events import read_events, read_page_here
 from hedgerow.plugin.http import TransportError
 from hedgerow.plugin.imports import ImportBatch, JobError
 
@@ -127,7 +128,8 @@ class ImportSource:
         async def fetch_next() -> ImportBatch | None:
             return await anext(portions, None)
 
-        portions = read_events(self._instance, since, cursor, utc_now)
+        read_page = partial(read_page_here, self._instance)
+        portions = read_events(self._instance, since, cursor, utc_now, read_page)
         try:
             while True:
                 with self._report_errors("events/"):

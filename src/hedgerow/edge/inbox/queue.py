@@ -27,8 +27,8 @@ from hedgerow.edge.inbox.store import (
     measure,
 )
 from hedgerow.errors import OperatorError, Unavailable
-from hedgerow.lib.fair_queue import Turns
 from hedgerow.lib.threads import ThreadLimiter
+from hedgerow.lib.workers.fair_queue import Turns
 from hedgerow.projects.model import ProjectId
 
 FULL = "The origin is not available, and the inbox of this edge process is full. Try again later."

@@ -15,7 +15,7 @@ from hedgerow.edge.inbox.store import EdgeInboxError
 from hedgerow.edge.sources import EdgeSource
 from hedgerow.http.sdk.edge_receipt import HEADER, EdgeKeyRefused
 from hedgerow.lib import jsonio
-from hedgerow.lib.fair_queue import Places
+from hedgerow.lib.workers.fair_queue import Places
 from hedgerow.outbound.origin_client import (
     OriginClient,
     OriginRequest,

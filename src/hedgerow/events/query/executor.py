@@ -46,7 +46,7 @@ from hedgerow.lib.workers.pool import PoolFull
 from hedgerow.lib.workers.process import WorkerDied
 from hedgerow.persons.model import Cohort
 from hedgerow.persons.store import CohortStore
-from hedgerow.projects.model import Project
+from hedgerow.projects.model import Project, ProjectId
 
 T = TypeVar("T")
 
@@ -61,8 +61,9 @@ MAX_INLINE_BYTES = 2 << 10
 _NAMES_ACTION = re.compile(rb'actionsnode|matchesaction|"actions"|"action_id"', re.IGNORECASE)
 _TOO_COMPLEX = "The query is too complex. Use fewer conditions, or cohorts with fewer of them."
 
-ReadBarrier = Callable[[], Awaitable[None]]
-PassBarriers = Callable[[], AbstractAsyncContextManager[None]]
+EventsBarrier = Callable[[ProjectId], Awaitable[None]]
+ReplicaBarrier = Callable[[], Awaitable[None]]
+PassBarriers = Callable[[ProjectId], AbstractAsyncContextManager[None]]
 
 # Whether the current task has waited for what it reads.
 _has_passed_barriers: ContextVar[bool] = ContextVar("has_passed_barriers", default=False)
@@ -80,7 +81,7 @@ class QueryDefinitions:
 
 
 class QueryExecutor:
-    """Runs queries. `events_barrier` waits until all accepted events are readable,
+    """Runs queries. `events_barrier` waits until all accepted events of a project are readable,
     `replica_barrier` until persons, groups and cohorts are replicated."""
 
     def __init__(
@@ -88,8 +89,8 @@ class QueryExecutor:
         reader: EventReader,
         definitions: QueryDefinitions,
         limiter: QueryLimiter,
-        events_barrier: ReadBarrier,
-        replica_barrier: ReadBarrier,
+        events_barrier: EventsBarrier,
+        replica_barrier: ReplicaBarrier,
         workers: FunctionPool,
     ) -> None:
         self._reader = reader
@@ -100,25 +101,25 @@ class QueryExecutor:
         self._replica_barrier = replica_barrier
         self._workers = workers
 
-    async def wait_until_readable(self) -> None:
-        """Wait until all earlier events and changes are readable."""
-        await self._wait(has_documents=True)
+    async def wait_until_readable(self, project_id: ProjectId) -> None:
+        """Wait until all earlier events and changes of a project are readable."""
+        await self._wait(project_id, has_documents=True)
 
     @asynccontextmanager
-    async def pass_barriers(self) -> AsyncIterator[None]:
+    async def pass_barriers(self, project_id: ProjectId) -> AsyncIterator[None]:
         """Wait until all earlier events and changes are readable. What is read inside does not wait
         again: while events arrive, each wait takes as long as the first one."""
-        await self.wait_until_readable()
+        await self.wait_until_readable(project_id)
         token = _has_passed_barriers.set(True)
         try:
             yield
         finally:
             _has_passed_barriers.reset(token)
 
-    async def _wait(self, *, has_documents: bool) -> None:
+    async def _wait(self, project_id: ProjectId, *, has_documents: bool) -> None:
         if _has_passed_barriers.get():
             return
-        await self._events_barrier()
+        await self._events_barrier(project_id)
         if has_documents:
             await self._replica_barrier()
 
@@ -127,7 +128,7 @@ class QueryExecutor:
     ) -> QueryContext:
         """Wait until earlier events are readable, then build the context. `documents` are the
         filters and HogQL of the query: they decide whether persons and cohorts are needed."""
-        await self._wait(has_documents=any(documents))
+        await self._wait(project.id, has_documents=any(documents))
         context = await self.load_context(project, now, documents)
         if not context.flags:
             return context

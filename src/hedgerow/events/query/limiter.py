@@ -10,7 +10,7 @@ from functools import partial
 from hedgerow.errors import Throttled
 from hedgerow.events.query.admission import is_admitted
 from hedgerow.events.query.blocks import ProjectBlocks
-from hedgerow.lib.fair_queue import Places
+from hedgerow.lib.workers.fair_queue import Places
 from hedgerow.projects.model import ProjectId
 
 MAX_PER_PROJECT = 2

@@ -75,7 +75,7 @@ class PastEvaluations:
         """Evaluate a flag. Raises NotFound for an unknown flag, and Invalid if it did not exist."""
         if at > now:
             raise Invalid("This time is in the future.", attr=TIMESTAMP)
-        await self._events.wait_until_readable()
+        await self._events.wait_until_readable(project.id)
         past = await self._history.rewind(project.id, at)
         flag = _find_flag(past, id_or_key, at)
         definitions = _select_definitions(past, flag, await self._group_types(project), project)

@@ -13,7 +13,7 @@ from hedgerow.events.query.executor import QueryExecutor
 from hedgerow.hogql.builders import constant
 from hedgerow.hogql.templates import build_select
 from hedgerow.lib import jsonio
-from hedgerow.projects.model import Project
+from hedgerow.projects.model import Project, ProjectId
 
 # The most merges of a person, and changes of a group, that are read.
 MAX_EVENTS = 5_000
@@ -63,8 +63,8 @@ class PersonHistory:
     def __init__(self, executor: QueryExecutor) -> None:
         self._executor = executor
 
-    async def wait_until_readable(self) -> None:
-        await self._executor.wait_until_readable()
+    async def wait_until_readable(self, project_id: ProjectId) -> None:
+        await self._executor.wait_until_readable(project_id)
 
     async def find_merged_ids(
         self, project: Project, distinct_id: str, ids: Sequence[str], at: datetime

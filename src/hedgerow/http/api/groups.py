@@ -86,7 +86,7 @@ class GroupEndpoints:
     )
     async def list_group_types(self, call: ProjectCall) -> Response:
         """List the project's group types, five at most."""
-        await self._read_barrier.wait_until_processed()
+        await self._read_barrier.wait_until_processed(call.project.id)
         types = await self._persons.group_types(call.project.id)
         return JsonResponse(
             [
@@ -131,7 +131,7 @@ class GroupEndpoints:
         index = _parse_type_index(call)
         search = parse_text(call.query_param("search"), "search").strip()[:SEARCH_MAX]
         window = call.window
-        await self._read_barrier.wait_until_processed()
+        await self._read_barrier.wait_until_processed(call.project.id)
         found, count = await self._persons.groups(
             call.project.id, index, limit=window.limit, offset=window.offset, search=search
         )
@@ -151,7 +151,7 @@ class GroupEndpoints:
         key = parse_text(call.query_param("group_key"), "group_key")
         if not key:
             raise Invalid("This field is required.", attr="group_key", code="required")
-        await self._read_barrier.wait_until_processed()
+        await self._read_barrier.wait_until_processed(call.project.id)
         group = await self._persons.group(call.project.id, index, key)
         if group is None:
             raise NotFound

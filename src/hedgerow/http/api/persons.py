@@ -250,7 +250,7 @@ class PersonEndpoints:
             newer_than=cursor.newer_than if cursor else None,
             count=cursor.count if cursor else None,
         )
-        await self._read_barrier.wait_until_processed()
+        await self._read_barrier.wait_until_processed(call.project.id)
         found, count = await call.while_connected(self._list_matching(call, query, filters, cohort))
         return JsonResponse(_build_page(call, cursor, found, count))
 
@@ -326,7 +326,7 @@ class PersonEndpoints:
     async def _find(self, call: ProjectCall) -> Person:
         """Find a person after all events accepted so far are processed."""
         uuid = normalize_uuid(call.path_param("person_id", RESERVED))
-        await self._read_barrier.wait_until_processed()
+        await self._read_barrier.wait_until_processed(call.project.id)
         person = uuid and await self._persons.person(call.project.id, uuid)
         if not person:
             raise NotFound
@@ -398,7 +398,7 @@ class PersonEndpoints:
         """Delete a person and their distinct ids, and optionally their events. Their data is gone
         from the disk within hours: see `deletion_status`."""
         # An event that is processed later would bring the person back.
-        await self._deletion.wait_for_accepted()
+        await self._deletion.wait_for_accepted(call.project.id)
         found = await self._find(call)
         async with self._deletion.record(call.project.id, call.now, person_uuid=found.uuid):
             deleted = None

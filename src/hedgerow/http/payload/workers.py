@@ -1,4 +1,4 @@
-"""Unpacks and parses large payloads in worker processes, which run `hedgerow.app.payload_host`.
+"""Unpacks and parses large payloads in worker processes, which run `app/hosts/payload_host.py`.
 
 A request and a response are a length, a header in MessagePack and the payload's own bytes.
 """
@@ -24,7 +24,7 @@ from hedgerow.ingestion.parsing.request import (
 from hedgerow.lib.workers.pool import PoolFull, PoolLimits, WorkerPool
 from hedgerow.lib.workers.process import WorkerDied
 
-HOST_MODULE = "hedgerow.app.payload_host"
+HOST_MODULE = "hedgerow.app.hosts.payload_host"
 POOL_LIMITS = PoolLimits(
     max_processes=2,
     max_running_per_sender=1,

@@ -9,6 +9,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +27,11 @@ _EXIT_OUT_OF_MEMORY = 12
 # At the limit of the address space the stack cannot grow either, and some libraries crash.
 _OUT_OF_MEMORY_CODES = (_EXIT_OUT_OF_MEMORY, -signal.SIGSEGV, -signal.SIGABRT)
 _EXIT_TIMEOUT_S = 1.0
+# The process ends itself when its time is over, or the CPU time that its handler has set.
+_TIME_SIGNALS = (-signal.SIGALRM, -signal.SIGPROF)
+_MAX_FILES = 4
+
+FileHandler = Callable[[bytes, Sequence[int]], bytes]
 
 
 class WorkerDied(Exception):
@@ -57,25 +63,40 @@ class WorkerProcess:
         self._max_memory_bytes = max_memory_bytes
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_closed = False
+        # Requests go through a socket instead of a pipe, because only a socket carries open files.
+        self._requests: socket.socket | None = None
+        self._is_killed = self._is_closed = False
         self.starts = 0
 
-    def request(self, body: bytes, prepare: Callable[[int], bytes] | None = None) -> bytes:
+    def request(
+        self,
+        body: bytes,
+        prepare: Callable[[int], bytes] | None = None,
+        files: Sequence[int] = (),
+    ) -> bytes:
         """Send a request and return the response. Blocks. Raises WorkerDied.
 
         `prepare` receives the start count of the process and may return a request to send first.
+        `files` are descriptors that a process of `serve_file_requests` receives copies of.
         """
         with self._lock:
             process = self._ensure_started()
             if prepare is not None and (first := prepare(self.starts)):
                 self._exchange_or_end(process, first, self._start_timeout_s)
-            return self._exchange_or_end(process, body, self._response_timeout_s)
+            return self._exchange_or_end(process, body, self._response_timeout_s, files)
 
     def kill(self) -> None:
         """Kill the process. A request in progress raises WorkerDied; the next one starts a new
         process. Does not block."""
         if (process := self._process) is not None:
+            # It may still look alive for a moment.
+            self._is_killed = True
             _kill(process)
+
+    def end(self) -> None:
+        """Kill the process after the request in progress, until the next request. Blocks."""
+        with self._lock:
+            self._end()
 
     def close(self) -> None:
         """Kill the process, and start no other."""
@@ -87,44 +108,54 @@ class WorkerProcess:
     def _ensure_started(self) -> subprocess.Popen[bytes]:
         if self._is_closed:
             raise WorkerDied(timed_out=False)
-        if self._process is not None and self._process.poll() is None:
+        is_alive = self._process is not None and self._process.poll() is None
+        if self._process is not None and is_alive and not self._is_killed:
             return self._process
         self._end()
         self.starts += 1
+        self._requests, theirs = socket.socketpair()
         self._process = subprocess.Popen(  # noqa: S603 - this Python, a module of ours
             # -P: modules must not come from the current folder.
             [
                 *(sys.executable, "-P", "-m", self._module),
                 *(str(self._start_timeout_s), str(self._max_memory_bytes)),
             ],
-            stdin=subprocess.PIPE,
+            stdin=theirs.fileno(),
             stdout=subprocess.PIPE,
             # Ctrl-C in a terminal must not reach the process: it ends when its input ends.
             start_new_session=True,
         )
+        theirs.close()
         lower_priority(self._process.pid, NICENESS)
         if self._is_closed:  # close() ran in another thread before the process existed
             self._end()
             raise WorkerDied(timed_out=False)
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
+        assert self._process.stdout is not None
+        for pipe in (self._requests, self._process.stdout):
             os.set_blocking(pipe.fileno(), False)
         self._exchange_or_end(self._process, b"", self._start_timeout_s)
         return self._process
 
     def _exchange_or_end(
-        self, process: subprocess.Popen[bytes], request: bytes, timeout_s: float
+        self,
+        process: subprocess.Popen[bytes],
+        request: bytes,
+        timeout_s: float,
+        files: Sequence[int] = (),
     ) -> bytes:
         response = None
         try:
-            response = _exchange(process, request, timeout_s)
+            assert self._requests is not None
+            assert process.stdout is not None
+            channel = (self._requests, process.stdout.fileno())
+            response = _exchange(channel, request, timeout_s, files)
             return response
         except EOFError:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_EXIT_TIMEOUT_S)
             raise WorkerDied(
                 # The timer of the process can be earlier than ours on a busy machine.
-                timed_out=process.returncode == -signal.SIGALRM,
+                timed_out=process.returncode in _TIME_SIGNALS,
                 out_of_memory=process.returncode in _OUT_OF_MEMORY_CODES,
             ) from None
         finally:
@@ -133,10 +164,11 @@ class WorkerProcess:
 
     def _end(self) -> None:
         process, self._process = self._process, None
+        self._is_killed = False
         if process is not None:
             _kill(process)
             process.wait()
-            for pipe in (process.stdin, process.stdout):
+            for pipe in (self._requests, process.stdout):
                 if pipe is not None:
                     pipe.close()
 
@@ -150,10 +182,20 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def serve_requests(build_handler: Callable[[], Callable[[bytes], bytes]]) -> None:
     """Handle requests in the worker process until its input ends. Never returns."""
+
+    def build_file_handler() -> FileHandler:
+        handle = build_handler()
+        return lambda body, _: handle(body)
+
+    serve_file_requests(build_file_handler)
+
+
+def serve_file_requests(build_handler: Callable[[], FileHandler]) -> None:
+    """The same for requests with open files, which the handler closes."""
     start_timeout_s, max_memory_bytes = float(sys.argv[1]), int(sys.argv[2])
     if max_memory_bytes:
         resource.setrlimit(resource.RLIMIT_AS, (max_memory_bytes, max_memory_bytes))
-    requests, responses = os.dup(0), os.dup(1)
+    requests, responses = socket.socket(fileno=os.dup(0)), os.dup(1)
     # Output of the handler must not mix with responses, and it has no input.
     os.dup2(2, 1)
     devnull = os.open(os.devnull, os.O_RDONLY)
@@ -166,11 +208,12 @@ def serve_requests(build_handler: Callable[[], Callable[[bytes], bytes]]) -> Non
     signal.setitimer(signal.ITIMER_REAL, 2 * start_timeout_s)
     handle = build_handler()
     signal.setitimer(signal.ITIMER_REAL, 0)
-    while (request := _read_frame(requests)) is not None:
+    while (received := _read_frame(requests)) is not None:
+        request, files = received
         timeout_s = int.from_bytes(request[:_HEADER_BYTES], "big") / 1000
         signal.setitimer(signal.ITIMER_REAL, 2 * timeout_s)
         try:
-            body = handle(request[_HEADER_BYTES:]) if len(request) > _HEADER_BYTES else b""
+            body = handle(request[_HEADER_BYTES:], files) if len(request) > _HEADER_BYTES else b""
         except MemoryError:
             os._exit(_EXIT_OUT_OF_MEMORY)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -189,23 +232,25 @@ def lower_priority(pid: int, by: int) -> None:
         os.setpriority(os.PRIO_PROCESS, pid, min(own + by, _MAX_NICENESS))
 
 
-def _exchange(process: subprocess.Popen[bytes], request: bytes, timeout_s: float) -> bytes:
+def _exchange(
+    channel: tuple[socket.socket, int], request: bytes, timeout_s: float, files: Sequence[int]
+) -> bytes:
     """Raises EOFError if the process ended."""
-    assert process.stdin is not None
-    assert process.stdout is not None
     deadline = time.monotonic() + timeout_s
-    requests, responses = process.stdin.fileno(), process.stdout.fileno()
+    requests, responses = channel
     # The first bytes tell the process its time limit.
     limit = math.ceil(timeout_s * 1000).to_bytes(_HEADER_BYTES, "big")
     unsent, received, size = memoryview(_frame(limit + request)), bytearray(), _HEADER_BYTES
     while len(received) < size:
         left = deadline - time.monotonic()
-        ready = _poll([responses, requests] if unsent else [responses], left)
+        ready = _poll([responses, requests.fileno()] if unsent else [responses], left)
         if not ready:
             raise WorkerDied(timed_out=True)
         try:
-            if requests in ready:
-                unsent = unsent[os.write(requests, unsent[:_CHUNK_BYTES]) :]
+            if requests.fileno() in ready:
+                # The files belong to the first byte.
+                sent = socket.send_fds(requests, [unsent[:_CHUNK_BYTES]], list(files))
+                unsent, files = unsent[sent:], ()
             if responses in ready:
                 chunk = os.read(responses, _CHUNK_BYTES)
                 if not chunk:
@@ -230,9 +275,19 @@ def _frame(body: bytes) -> bytes:
     return len(body).to_bytes(_HEADER_BYTES, "big") + body
 
 
-def _read_frame(requests: int) -> bytes | None:
-    head = _read_exactly(requests, _HEADER_BYTES)
-    return None if head is None else _read_exactly(requests, int.from_bytes(head, "big"))
+def _read_frame(requests: socket.socket) -> tuple[bytes, Sequence[int]] | None:
+    """Return a request and its files; None at the end of the input."""
+    files: list[int] = []
+    head = bytearray()
+    while len(head) < _HEADER_BYTES:
+        missing = _HEADER_BYTES - len(head)
+        chunk, received, *_ = socket.recv_fds(requests, missing, _MAX_FILES)
+        if not chunk:
+            return None
+        head += chunk
+        files += received
+    body = _read_exactly(requests.fileno(), int.from_bytes(head, "big"))
+    return None if body is None else (body, files)
 
 
 def _read_exactly(source: int, size: int) -> bytes | None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 
-from hedgerow.lib.fair_queue import Places
+from hedgerow.lib.workers.fair_queue import Places
 from hedgerow.lib.workers.sender import current_sender
 
 

@@ -1,11 +1,13 @@
 """The delivery loop: one lane per enabled destination, so that a slow one delays no other.
 
 A round of a lane loads due deliveries, sends them with no transaction open, decides what follows
-and stores it. A round that is interrupted is repeated: events are delivered at least once.
+and stores it. A round that is interrupted is repeated: events are delivered at least once. Lanes of
+different projects take turns to load and to store; none holds a place while it sends.
 """
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections import defaultdict
@@ -15,6 +17,7 @@ from datetime import datetime
 
 from hedgerow.errors import Unavailable
 from hedgerow.lib.clock import Clock
+from hedgerow.lib.workers.fair_queue import Places
 from hedgerow.pipelines.deliveries.model import Delivery, DeliveryReport, LogLevel, LogLine
 from hedgerow.pipelines.deliveries.notifications import build_notification
 from hedgerow.pipelines.deliveries.retry import (
@@ -40,6 +43,8 @@ LEASE_RETRY_S = 2.0
 LEASE_RENEW_INTERVAL_S = 2.0
 ERROR_PAUSE_S = 5.0
 RELEASE_TIMEOUT_S = 2.0
+# How many lanes load deliveries or store outcomes at the same time.
+PLACES = 8
 # Concurrent requests to one destination.
 CONCURRENCY = 16
 # Events in one round.
@@ -76,6 +81,9 @@ class Deliverer:
         self.totals: dict[RecordId, DeliveryTotals] = {}
         self._lanes: dict[RecordId, asyncio.Task[None]] = {}
         self._woken: dict[RecordId, asyncio.Event] = defaultdict(asyncio.Event)
+        # The lanes that wait until they have something to do.
+        self._idle: set[RecordId] = set()
+        self._places: Places[ProjectId] = Places(PLACES)
         # Each record as of its last round.
         self._last_records: dict[RecordId, Record] = {}
 
@@ -92,9 +100,23 @@ class Deliverer:
                     self._lanes.pop(id).result()
                     self._woken.pop(id, None)
                     self._last_records.pop(id, None)
+                with contextlib.suppress(Unavailable):
+                    self.wake(await self._find_work())
                 await asyncio.sleep(POLL_INTERVAL_S)
         finally:
             await self._close()
+
+    async def _find_work(self) -> set[RecordId]:
+        """Return the idle lanes that have something to do, with one query for all of them. An
+        operator who edits a paused record wants to see at once whether that helped."""
+        idle, enabled = set(self._idle), self._destinations.enabled
+        changed = {
+            id
+            for id in idle
+            if id not in enabled
+            or enabled[id].record != self._last_records.get(id, enabled[id].record)
+        }
+        return changed | await self._store.find_due(sorted(idle), _to_ms(self._clock()))
 
     async def renew_leases(self) -> None:
         """Renew the leases of all queues of this worker, so that a slow request loses none."""
@@ -117,6 +139,7 @@ class Deliverer:
                 await self._store.release()
 
     async def _run_lane(self, id: RecordId) -> None:
+        await self._wait(id, math.inf)
         while (destination := self._destinations.enabled.get(id)) is not None:
             try:
                 pause_s = await self._run_round(destination)
@@ -126,28 +149,35 @@ class Deliverer:
                 self._on_error(id, error)
                 pause_s = ERROR_PAUSE_S
             if pause_s:
-                woken = self._woken[id]
-                woken.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause_s):
-                        await woken.wait()
+                await self._wait(id, pause_s)
+
+    async def _wait(self, id: RecordId, pause_s: float) -> None:
+        """Wait until the lane is woken, or for a time. `inf` is for a lane without work."""
+        woken = self._woken[id]
+        is_idle = pause_s == math.inf
+        if is_idle:
+            self._idle.add(id)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if is_idle else pause_s):
+                    await woken.wait()
+        finally:
+            woken.clear()
+            self._idle.discard(id)
 
     async def _run_round(self, destination: Destination) -> float:
         """Send due deliveries and return the seconds to wait before the next round."""
         id, now = destination.record.id, self._clock()
-        if not await self._store.has_due(id, _to_ms(now)):
-            return POLL_INTERVAL_S
         if not await self._store.acquire(id):
             return LEASE_RETRY_S
         pause_state = await self._store.pause_state(id)
         if destination.problem:
             await self._report_problem(destination, pause_state, now)
-            return POLL_INTERVAL_S
+            return math.inf
         was_changed = self._last_records.get(id, destination.record) != destination.record
         self._last_records[id] = destination.record
-        # An operator who edits a paused record wants to see at once whether that helped.
-        if (pause_ms := pause_state.remaining_pause_ms(_to_ms(now))) and not was_changed:
-            return min(POLL_INTERVAL_S, pause_ms / 1000)
+        if pause_state.remaining_pause_ms(_to_ms(now)) and not was_changed:
+            return math.inf
         size = destination.batch_size
         limit = (
             size
@@ -162,10 +192,12 @@ class Deliverer:
     ) -> float:
         """Load deliveries, as far as there is memory for them, and send them."""
         id, now = destination.record.id, self._clock()
+        project_id = destination.record.project_id
         find = self._store.due_in_order if destination.keeps_order else self._store.due
-        deliveries = await find(id, limit, _to_ms(now), take)
+        async with self._places.hold(project_id):
+            deliveries = await find(id, limit, _to_ms(now), take)
         if not deliveries:
-            return POLL_INTERVAL_S
+            return math.inf
         if not pause_state.is_paused:
             if linger_s := _linger_s(destination, deliveries, now):
                 return min(POLL_INTERVAL_S, linger_s)
@@ -181,7 +213,8 @@ class Deliverer:
         report = await delivery_round.run(deliveries)
         if self._sends_notifications and report.entry is not None:
             report.notification = _build_notification(destination, report, self._clock())
-        await self._store.save_report(report, self._clock())
+        async with self._places.hold(project_id):
+            await self._store.save_report(report, self._clock())
         self._count(destination, report)
         return 0
 

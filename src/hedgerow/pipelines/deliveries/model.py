@@ -28,12 +28,16 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewDelivery:
-    record_id: RecordId
+    """An event, and the destinations that get it."""
+
     event: Event
+    record_ids: Sequence[RecordId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
+    """An event that a destination gets. `id` is that of the event."""
+
     id: int
     event: Event
     attempts: int
@@ -79,8 +83,8 @@ class RetentionPeriods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryView:
-    """A delivery as the API shows it. `due_ms` is 0 if it is due now; `event` is None if the stored
-    event cannot be decoded."""
+    """A delivery as the API shows it. `id` is unique within its destination. `due_ms` is 0 if it is
+    due now; `event` is None if the stored event cannot be decoded."""
 
     id: int
     uuid: str
@@ -128,4 +132,5 @@ def latency_bucket(milliseconds: float) -> int:
     return len(LATENCY_BOUNDS_MS)
 
 
+# By the inbox row that the events come from.
 NewDeliveries = Mapping[int, Sequence[NewDelivery]]

@@ -2,7 +2,7 @@
 when its records change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,16 +21,34 @@ class Route:
     switches: Sequence[int]
     matches: EventPredicate
 
-    def accepts(self, event: Event, now: datetime) -> bool:
-        accepted_ms, now_ms = event.created_at.timestamp() * 1000, now.timestamp() * 1000
+    def accepts(self, accepted_ms: float, now_ms: float) -> bool:
         # A switch in the future happened before the clock was set back, and so before the event.
         later = sum(accepted_ms < switch <= now_ms for switch in self.switches)
-        return self.is_enabled is (later % 2 == 0) and self.matches(event, now)
+        return self.is_enabled is (later % 2 == 0)
+
+    @property
+    def last_switch_ms(self) -> int:
+        return max(self.switches, default=0)
 
 
 class DestinationRouter:
     def __init__(self, routes: Sequence[Route]) -> None:
-        self._routes = tuple(routes)
+        self._enabled = [each for each in routes if each.is_enabled]
+        # Those whose last switch is before an event do not get it: none after them does.
+        disabled = (each for each in routes if not each.is_enabled)
+        self._disabled = sorted(disabled, key=lambda each: each.last_switch_ms, reverse=True)
 
     def destinations(self, event: Event, now: datetime) -> list[RecordId]:
-        return [route.record_id for route in self._routes if route.accepts(event, now)]
+        accepted_ms, now_ms = event.created_at.timestamp() * 1000, now.timestamp() * 1000
+        return [
+            route.record_id
+            for route in self._list_candidates(accepted_ms)
+            if route.accepts(accepted_ms, now_ms) and route.matches(event, now)
+        ]
+
+    def _list_candidates(self, accepted_ms: float) -> Iterator[Route]:
+        yield from self._enabled
+        for route in self._disabled:
+            if route.last_switch_ms <= accepted_ms:
+                break
+            yield route

@@ -26,6 +26,8 @@ READ_TIMEOUT_S = 30.0
 PAGE_SIZE = 500
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 MAX_ERROR_BYTES = 16 * 1024
+# Some storage ignores the page size, but none lists more than S3 does.
+MAX_LISTED_OBJECTS = 1000
 
 S3_ACCESS_SETTINGS = (
     SettingField(key="endpoint", name="Endpoint", hint="Empty for AWS.", default=""),
@@ -177,19 +179,15 @@ class Bucket:
                 raise TransportError("The object has changed since it was listed.")
             yield stream
 
-    async def list_objects(self, prefix: str, after: str = "") -> AsyncIterator[S3Object]:
-        """Yield the objects with a key prefix, ordered by key, from behind `after` on."""
-        token: str | None = ""
-        while token is not None:
-            parameters = {"list-type": "2", "max-keys": str(PAGE_SIZE), "prefix": prefix}
-            if token:
-                parameters["continuation-token"] = token
-            elif after:
-                parameters["start-after"] = after
-            page = await self._get(parameters)
-            found, token = await self._run_in_thread(partial(_parse_page, page))
-            for each in found:
-                yield each
+    async def fetch_listing(self, prefix: str, after: str = "", token: str = "") -> bytes:
+        """Return a page of the objects with a key prefix, ordered by key, as XML: from behind
+        `after` on, or the page of a token. `parse_listing` parses it."""
+        parameters = {"list-type": "2", "max-keys": str(PAGE_SIZE), "prefix": prefix}
+        if token:
+            parameters["continuation-token"] = token
+        elif after:
+            parameters["start-after"] = after
+        return await self._get(parameters)
 
     async def _get(self, parameters: Mapping[str, str]) -> bytes:
         query = "&".join(
@@ -197,10 +195,9 @@ class Bucket:
         )
         request = await self._build_request("GET", "", query)
         async with self._http.stream(replace(request, timeout_s=READ_TIMEOUT_S)) as stream:
-            body = await _read_bounded(stream, MAX_RESPONSE_BYTES)
             if stream.status != 200:
-                raise _build_error(stream.status, body)
-        return body
+                raise _build_error(stream.status, await _read_bounded(stream, MAX_ERROR_BYTES))
+            return await _read_bounded(stream, MAX_RESPONSE_BYTES)
 
     async def _build_request(
         self,
@@ -288,8 +285,9 @@ def _build_error(status: int, body: bytes) -> S3Error:
     return S3Error(status, _find_text(detail, "Code"), _find_text(detail, "Message"))
 
 
-def _parse_page(body: bytes) -> tuple[list[S3Object], str | None]:
-    """Return the objects of a page, and the token of the next page."""
+def parse_listing(body: bytes) -> tuple[list[S3Object], str | None]:
+    """Return the objects of a page, and the token of the next page. Of untrusted storage, call it
+    in a worker process."""
     tree = _parse_xml(body)
     try:
         found = [
@@ -302,6 +300,8 @@ def _parse_page(body: bytes) -> tuple[list[S3Object], str | None]:
         ]
     except ValueError:
         raise TransportError("The response is not a list of objects.") from None
+    if len(found) > MAX_LISTED_OBJECTS:
+        raise TransportError(f"The storage listed more than {MAX_LISTED_OBJECTS} objects at once.")
     return found, _find_text(tree, "NextContinuationToken") or None
 
 

@@ -13,6 +13,8 @@ from urllib.parse import urljoin, urlsplit
 
 from hedgerow.errors import Invalid
 from hedgerow.pipelines.destinations.s3 import Bucket, S3Access, check_access, check_bucket
+from hedgerow.pipelines.imports.free_space import check_free_space
+from hedgerow.pipelines.imports.reading import ListedObject
 from hedgerow.plugin.http import HttpClient, Request, StreamedResponse, TransportError
 from hedgerow.plugin.imports import FileVersion, ImportContext, JobError
 
@@ -21,9 +23,14 @@ S3_SCHEME = "s3://"
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
 MAX_BYTES = 20 * 1024**3
+MAX_OBJECTS = 1_000_000
+# Pages of a listing, which may be empty.
+MAX_LISTING_PAGES = 10_000
 WRITE_BYTES = 1024 * 1024
 # For each chunk of a response.
 CHUNK_TIMEOUT_S = 30.0
+
+TOO_LARGE = JobError(f"The file is larger than {MAX_BYTES:,} bytes. Split it.")
 
 OpenFile = Callable[[], AbstractAsyncContextManager[BinaryIO]]
 
@@ -97,7 +104,7 @@ async def _fetch_web_file(url: str, ctx: ImportContext) -> SourceFile:
         async with _follow_redirects(ctx.http, "GET", url) as stream:
             if stream.status != 200:
                 raise JobError(f"{_display_name(url)} responds with HTTP {stream.status}.")
-            async with _download(stream, ctx) as file:
+            async with download(stream, ctx, MAX_BYTES, TOO_LARGE) as file:
                 yield file
 
     return SourceFile(name=_display_name(url), version=version, open=open_file)
@@ -108,16 +115,41 @@ async def _list_bucket_files(
 ) -> AsyncIterator[SourceFile]:
     name, prefix = _split_s3_url(settings["source"])
     bucket = Bucket(S3Access.from_settings(settings), name, ctx.http, ctx.clock, ctx.run_in_thread)
-    async for found in bucket.list_objects(prefix):
+    async for found in _list_objects(bucket, prefix, ctx):
         if not found.key.endswith("/"):
             open_file = _open_object(bucket, found.key, found.etag, ctx)
             yield SourceFile(name=f"{name}/{found.key}", version=found.etag, open=open_file)
 
 
+async def _list_objects(
+    bucket: Bucket, prefix: str, ctx: ImportContext
+) -> AsyncIterator[ListedObject]:
+    token, number = "", 0
+    for _ in range(MAX_LISTING_PAGES):
+        page = await ctx.reader.parse_listing(await bucket.fetch_listing(prefix, token=token))
+        for each in page.objects:
+            yield each
+        number += len(page.objects)
+        if not page.next_token:
+            return
+        if page.next_token == token:
+            raise JobError("The storage lists the same page of objects again and again.")
+        token = page.next_token
+        if number > MAX_OBJECTS:
+            break
+    raise JobError(
+        f"The storage lists more than {MAX_OBJECTS:,} objects or {MAX_LISTING_PAGES:,} pages. "
+        "Import parts of it by longer prefixes."
+    )
+
+
 def _open_object(bucket: Bucket, key: str, etag: str, ctx: ImportContext) -> OpenFile:
     @asynccontextmanager
     async def open_file() -> AsyncIterator[BinaryIO]:
-        async with bucket.read(key, etag=etag) as stream, _download(stream, ctx) as file:
+        async with (
+            bucket.read(key, etag=etag) as stream,
+            download(stream, ctx, MAX_BYTES, TOO_LARGE) as file,
+        ):
             yield file
 
     return open_file
@@ -139,20 +171,24 @@ async def _follow_redirects(
 
 
 @asynccontextmanager
-async def _download(stream: StreamedResponse, ctx: ImportContext) -> AsyncIterator[BinaryIO]:
+async def download(
+    stream: StreamedResponse, ctx: ImportContext, max_bytes: int, too_large: JobError
+) -> AsyncIterator[BinaryIO]:
+    """Save a response to a temporary file. Raises `too_large` if it exceeds the limit."""
     file = await ctx.files.create_temporary()
     try:
         size, waiting = 0, bytearray()
         async for part in stream.chunks:
             size += len(part)
             waiting += part
-            if size > MAX_BYTES or not ctx.files.has_free_space():
-                raise JobError("The file is too large, or the disk has too little free space.")
+            if size > max_bytes:
+                raise too_large
             if len(waiting) >= WRITE_BYTES:
+                check_free_space(ctx.files)
                 await ctx.run_in_thread(partial(file.write, bytes(waiting)))
                 waiting.clear()
         file.write(waiting)
-        file.seek(0)
+        file.flush()
         yield file
     finally:
         file.close()

@@ -1,14 +1,22 @@
 """A client for the API of another PostHog-compatible instance, with paging and rate limits."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from hedgerow.lib import jsonio
-from hedgerow.plugin.http import HttpClient, Request, TransportError
+from hedgerow.lib.text import truncate
+from hedgerow.plugin.http import HttpClient, Request, StreamedResponse, TransportError
 from hedgerow.plugin.imports import JobError
 
+T = TypeVar("T")
+
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+# Of errors and of queries for a single value.
+MAX_SHORT_RESPONSE_BYTES = 64 * 1024
+MAX_DETAIL_CHARACTERS = 1000
+MAX_URL_CHARACTERS = 8192
 RESPONSE_TIMEOUT_S = 60.0
 # Hourly rate limits may ask for about an hour; the client waits as often as it is asked.
 MAX_RETRY_AFTER_S = 3700.0
@@ -27,8 +35,8 @@ class InstanceError(JobError):
 
 
 class ResponseTooLarge(JobError):
-    def __init__(self) -> None:
-        super().__init__(f"A response is larger than {MAX_RESPONSE_BYTES} bytes.")
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"A response is larger than {max_bytes} bytes.")
 
 
 def is_instance_url(text: str) -> bool:
@@ -75,24 +83,21 @@ class PostHogInstance:
         return await self._request("GET", url, b"")
 
     async def post(self, url: str, body: Any) -> Any:
-        """POST a query without side effects, without retries."""
-        return await self._request("POST", url, jsonio.encode(body))
+        """POST a query with a short answer and without side effects, without retries."""
+        return await self._request("POST", url, jsonio.encode(body), MAX_SHORT_RESPONSE_BYTES)
 
     async def page(self, url: str) -> tuple[list[dict[str, Any]], str, int | None]:
-        """Return the items of a page, the URL of the next page or "", and the total if known."""
-        page = await self._get_fitting(self._rebase_url(url))
-        if isinstance(page, list):
-            page = {"results": page}
-        results = page.get("results") if isinstance(page, dict) else None
-        following = page.get("next") if isinstance(page, dict) else None
-        if not isinstance(results, list) or not isinstance(following, str | None):
-            raise JobError("The response is not a page of a list.")
-        count = page.get("count")
-        items = [each for each in results if isinstance(each, dict)]
-        next_url = self._rebase_url(following) if following else ""
-        return items, next_url, count if isinstance(count, int) else None
+        """Return the items of a page, the URL of the next page or "", and the total if known.
+        Parses the page here: for commands, not for the service."""
+        items, following, count = parse_page(await fetch_fitting(self.rebase_url(url), self.get))
+        next_url = self.rebase_url(following) if following else ""
+        return [each for each in items if isinstance(each, dict)], next_url, count
 
-    def _rebase_url(self, url: str) -> str:
+    def open_page(self, url: str) -> AbstractAsyncContextManager[StreamedResponse]:
+        """Request a page. Yields its body."""
+        return self._open("GET", self.rebase_url(url), b"")
+
+    def rebase_url(self, url: str) -> str:
         """Return a URL from a response with the configured host. The key must not be sent anywhere
         else, and an instance does not always know its public name."""
         try:
@@ -106,19 +111,21 @@ class PostHogInstance:
             raise JobError("The URL of the next page points to another address.")
         return f"{self._host}{path}" + (f"?{parts.query}" if parts.query else "")
 
-    async def _get_fitting(self, url: str) -> Any:
-        """GET a page; if it is too large, with fewer items."""
-        while True:
-            try:
-                return await self.get(url)
-            except ResponseTooLarge:
-                parameters = query_parameters(url)
-                limit = int(parameters["limit"]) if parameters.get("limit", "").isdecimal() else 0
-                if limit < 2:
-                    raise
-                url = with_query_parameters(url, limit=limit // 2)
+    async def _request(
+        self, method: str, url: str, body: bytes, max_bytes: int | None = None
+    ) -> Any:
+        async with self._open(method, url, body) as stream:
+            content = await _read_bounded(stream, max_bytes or MAX_RESPONSE_BYTES)
+        try:
+            value = jsonio.parse(content)
+        except jsonio.JsonError:
+            value = None
+        if not isinstance(value, dict | list):
+            raise JobError("The response is not a JSON object or list.")
+        return value
 
-    async def _request(self, method: str, url: str, body: bytes) -> Any:
+    @asynccontextmanager
+    async def _open(self, method: str, url: str, body: bytes) -> AsyncIterator[StreamedResponse]:
         """Send a request, and wait and repeat it while the instance responds with 429."""
         headers = {"authorization": f"Bearer {self._key}", "accept": "application/json"}
         if body:
@@ -129,42 +136,73 @@ class PostHogInstance:
         default_waits = 0
         while True:
             async with self._http.stream(request) as stream:
-                content = bytearray()
-                async for part in stream.chunks:
-                    content += part
-                    if len(content) > MAX_RESPONSE_BYTES:
-                        raise ResponseTooLarge
-            retry_after_s = _parse_retry_after(stream.headers)
-            default_waits += retry_after_s is None
-            if stream.status != 429 or default_waits > MAX_DEFAULT_WAITS:
-                break
+                retry_after_s = _parse_retry_after(stream.headers)
+                default_waits += retry_after_s is None
+                if stream.status != 429 or default_waits > MAX_DEFAULT_WAITS:
+                    if stream.status != 200:
+                        raise await _read_error(stream)
+                    yield stream
+                    return
             await self._sleep(DEFAULT_RETRY_AFTER_S if retry_after_s is None else retry_after_s)
-        if stream.status >= 500:
-            raise TransportError(f"The instance responds with HTTP {stream.status}.")
-        return _parse_response(stream.status, stream.headers, bytes(content))
+
+
+async def fetch_fitting(url: str, fetch: Callable[[str], Awaitable[T]]) -> T:
+    """Fetch a page; if it is too large, with fewer items."""
+    while True:
+        try:
+            return await fetch(url)
+        except ResponseTooLarge:
+            parameters = query_parameters(url)
+            limit = int(parameters["limit"]) if parameters.get("limit", "").isdecimal() else 0
+            if limit < 2:
+                raise
+            url = with_query_parameters(url, limit=limit // 2)
+
+
+def parse_page(page: Any) -> tuple[list[Any], str, int | None]:
+    """Return the items of a page, the URL of the next page as it is sent or "", and the total if
+    known."""
+    if isinstance(page, list):
+        page = {"results": page}
+    results = page.get("results") if isinstance(page, dict) else None
+    following = page.get("next") if isinstance(page, dict) else None
+    if not isinstance(results, list) or not isinstance(following, str | None):
+        raise JobError("The response is not a page of a list.")
+    if following and len(following) > MAX_URL_CHARACTERS:
+        raise JobError(f"The URL of the next page is longer than {MAX_URL_CHARACTERS} characters.")
+    count = page.get("count")
+    return results, following or "", count if isinstance(count, int) else None
+
+
+async def _read_bounded(stream: StreamedResponse, max_bytes: int) -> bytes:
+    content = bytearray()
+    async for part in stream.chunks:
+        content += part
+        if len(content) > max_bytes:
+            raise ResponseTooLarge(max_bytes)
+    return bytes(content)
+
+
+async def _read_error(stream: StreamedResponse) -> TransportError | InstanceError:
+    """Return the error of a response that has not the status 200."""
+    status = stream.status
+    if status >= 500:
+        return TransportError(f"The instance responds with HTTP {status}.")
+    if 300 <= status < 400:
+        location = truncate(stream.headers.get("location", "another address"))
+        return InstanceError(status, f"It redirects to {location}.")
+    try:
+        value = jsonio.parse(await _read_bounded(stream, MAX_SHORT_RESPONSE_BYTES))
+    except (jsonio.JsonError, ResponseTooLarge):
+        value = None
+    detail = value.get("detail") if isinstance(value, dict) else ""
+    return InstanceError(status, str(detail or "")[:MAX_DETAIL_CHARACTERS])
 
 
 def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of Retry-After, at least one: a 0 would be repeated."""
     value = headers.get("retry-after", "")
     return min(max(float(value), 1.0), MAX_RETRY_AFTER_S) if value.isdecimal() else None
-
-
-def _parse_response(status: int, headers: Mapping[str, str], body: bytes) -> Any:
-    try:
-        value = jsonio.parse(body)
-    except jsonio.JsonError:
-        value = None
-    if 300 <= status < 400:
-        raise InstanceError(
-            status, f"It redirects to {headers.get('location', 'another address')}."
-        )
-    if status != 200:
-        detail = value.get("detail") if isinstance(value, dict) else ""
-        raise InstanceError(status, str(detail or ""))
-    if not isinstance(value, dict | list):
-        raise JobError("The response is not a JSON object or list.")
-    return value
 
 
 def query_parameters(url: str) -> dict[str, str]:

@@ -4,23 +4,33 @@ Newer PostHog versions refuse to search more than a year. Their next page begins
 of the last event, so that timestamp is read again; one that fills whole pages is read by offset.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from hedgerow.lib import jsonio
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.dates import EARLIEST
+from hedgerow.lib.text import truncate
+from hedgerow.pipelines.imports.files import download
 from hedgerow.pipelines.imports.instance import (
     PostHogInstance,
+    ResponseTooLarge,
+    fetch_fitting,
+    parse_page,
     query_parameters,
     with_query_parameters,
 )
+from hedgerow.pipelines.imports.reading import EventsSummary, PreparedBatch
 from hedgerow.plugin.http import TransportError
-from hedgerow.plugin.imports import BadRow, ImportBatch, JobError, SourceRow
+from hedgerow.plugin.imports import BadRow, ImportBatch, ImportContext, JobError, SourceRow
 from hedgerow.projects.validation import parse_date_parameter
 
 PAGE_SIZE = 1000
+MAX_PAGE_BYTES = 16 * 1024 * 1024
+MAX_TIMESTAMP_CHARACTERS = 64
 # Events may arrive late, so the next run starts this much before the last event.
 OVERLAP = timedelta(hours=1)
 # The resolution of timestamps in sources.
@@ -33,31 +43,91 @@ MAX_OFFSET = 50_000
 OLDEST_EVENT_QUERY = {"query": {"kind": "HogQLQuery", "query": "SELECT min(timestamp) FROM events"}}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsPage:
+    rows: Sequence[SourceRow]
+    bad: Sequence[BadRow]
+    summary: EventsSummary
+
+
+# Requests and parses a page, in a worker process or here.
+ReadPage = Callable[[str], Awaitable[tuple[EventsSummary, ImportBatch]]]
+
+
 async def read_events(
-    instance: PostHogInstance, since: str, cursor: Any, clock: Clock
+    instance: PostHogInstance, since: str, cursor: Any, clock: Clock, read_page: ReadPage
 ) -> AsyncGenerator[ImportBatch]:
     """Yield events, oldest first. The next run begins a little before the end of this one."""
     newest = cursor["newest"] if cursor else ""
     url = (cursor or {}).get("next") or await _first_url(instance, since, newest, clock)
     while url:
-        results, following, _ = await instance.page(url)
-        rows = [_build_row(each) for each in results if each.get("id")]
-        bad = [
-            BadRow(location=f"an event of {urlsplit(url).hostname}", reason="It has no id.")
-            for each in results
-            if not each.get("id")
-        ]
-        moments = [each.get("timestamp") for each in results]
-        newest = max([newest, *(each for each in moments if isinstance(each, str))])
-        if following:
-            url, lost = _next_page(url, following, moments)
-            bad += lost
+        page, batch = await read_page(url)
+        newest = max(newest, page.newest)
+        lost: Sequence[BadRow] = ()
+        if page.following:
+            following, lost = _next_page(url, instance.rebase_url(page.following), page)
+            if following == url:
+                raise JobError("The instance names the same page as its next one.")
+            url = following
         else:
             url = _next_window(instance, url, clock())
-        yield ImportBatch(rows=rows, bad=bad, cursor={"newest": newest, "next": url})
+        yield replace(batch, bad=[*batch.bad, *lost], cursor={"newest": newest, "next": url})
 
 
-def _next_page(url: str, following: str, moments: Sequence[Any]) -> tuple[str, Sequence[BadRow]]:
+async def read_page_here(instance: PostHogInstance, url: str) -> tuple[EventsSummary, ImportBatch]:
+    """Parse a page in this process, for commands."""
+    items, following, _ = await instance.page(url)
+    page = _summarize_page(items, following, str(urlsplit(url).hostname))
+    return page.summary, ImportBatch(rows=page.rows, bad=page.bad, cursor=None)
+
+
+async def read_page_in_worker(
+    instance: PostHogInstance, ctx: ImportContext, url: str
+) -> tuple[EventsSummary, ImportBatch]:
+    async def fetch(url: str) -> tuple[EventsSummary, ImportBatch]:
+        too_large = ResponseTooLarge(MAX_PAGE_BYTES)
+        async with (
+            instance.open_page(url) as stream,
+            download(stream, ctx, MAX_PAGE_BYTES, too_large) as file,
+        ):
+            page = await ctx.reader.parse_events(file, str(urlsplit(url).hostname))
+        return page.events, PreparedBatch(prepared=page.rows, cursor=None)
+
+    return await fetch_fitting(url, fetch)
+
+
+def parse_events_page(body: bytes, host: str) -> EventsPage:
+    try:
+        items, following, _ = parse_page(jsonio.parse(body))
+    except jsonio.JsonError as error:
+        raise JobError(f"The response is not a page of events. {error}.") from None
+    if len(items) > PAGE_SIZE:
+        raise JobError(
+            f"The instance returned {len(items):,} events for a page of at most {PAGE_SIZE:,}."
+        )
+    return _summarize_page(items, following, host)
+
+
+def _summarize_page(items: Sequence[Any], following: str, host: str) -> EventsPage:
+    events = [each for each in items if isinstance(each, dict)]
+    good = [each for each in events if each.get("id")]
+    no_id = BadRow(location=f"an event of {host}", reason="It has no id.")
+    no_object = BadRow(location=f"an event of {host}", reason="It is not a JSON object.")
+    bad = [no_id] * (len(events) - len(good)) + [no_object] * (len(items) - len(events))
+    moments = [
+        moment if isinstance(moment, str) and len(moment) <= MAX_TIMESTAMP_CHARACTERS else ""
+        for moment in (each.get("timestamp") for each in events)
+    ]
+    summary = EventsSummary(
+        count=len(items),
+        first=next(iter(moments), ""),
+        newest=max(moments, default=""),
+        following=following,
+    )
+    return EventsPage(rows=[_build_row(each) for each in good], bad=bad, summary=summary)
+
+
+def _next_page(url: str, following: str, page: EventsSummary) -> tuple[str, Sequence[BadRow]]:
     """Return the URL of the next page, and events that cannot be read.
 
     A next page that begins after the last timestamp would skip other events of that timestamp, so
@@ -68,21 +138,21 @@ def _next_page(url: str, following: str, moments: Sequence[Any]) -> tuple[str, S
         return following, ()
     try:
         start, after = (
-            datetime.fromisoformat(moments[0]),
+            datetime.fromisoformat(page.first),
             datetime.fromisoformat(parameters["after"]),
         )
         advances = after - TIME_RESOLUTION > start
-    except (IndexError, KeyError, TypeError, ValueError, OverflowError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return following, ()
     if advances:
         return with_query_parameters(
             following, after=(after - TIME_RESOLUTION).isoformat(), offset=None
         ), ()
-    offset = int(query_parameters(url).get("offset", 0)) + len(moments)
+    offset = int(query_parameters(url).get("offset", 0)) + page.count
     if offset <= MAX_OFFSET:
         return with_query_parameters(url, offset=offset), ()
     reason = f"The source returns at most {MAX_OFFSET:,} events with the same timestamp."
-    lost = BadRow(location=f"events of {moments[0]}", reason=reason)
+    lost = BadRow(location=f"events of {page.first}", reason=reason)
     return with_query_parameters(following, offset=None), (lost,)
 
 
@@ -142,5 +212,5 @@ def _build_row(event: dict[str, Any]) -> SourceRow:
         "properties": properties if isinstance(properties, dict) else {},
         "elements_chain": event.get("elements_chain"),
     }
-    place = f"event {event['id']}"
+    place = f"event {truncate(str(event['id']))}"
     return SourceRow(identity=str(event["id"]), location=place, values=values)

@@ -1,12 +1,11 @@
-"""Reads rows of CSV, JSON Lines and Parquet files in batches, with bounded memory. A bad row does
-not stop the others.
+"""Reads rows of CSV and JSON Lines files in batches, with bounded memory. A bad row does not stop
+the others.
 """
 
 import base64
 import csv
 import gzip
 import math
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
@@ -16,7 +15,6 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Protocol, cast
 
 from hedgerow.lib import jsonio
-from hedgerow.lib.optional_packages import import_package
 from hedgerow.plugin.imports import BadRow, JobError, SourceRow
 
 AUTO, CSV, JSONL, PARQUET = "auto", "csv", "jsonl", "parquet"
@@ -29,14 +27,20 @@ FORMATS_BY_SUFFIX = {
     ".parquet": PARQUET,
 }
 DELIMITERS = ",;\t|"
-# Limits of a batch.
-BATCH_ROWS = 1000
-BATCH_BYTES = 8 * 1024 * 1024
-# Longer lines are bad rows: ingestion accepts no event of that size.
-MAX_LINE_BYTES = 2 * 1024 * 1024
+# Limits of a page.
+PAGE_ROWS = 1000
+PAGE_BYTES = 4 * 1024 * 1024
+# Longer rows are bad rows: ingestion accepts no event of that size.
+MAX_ROW_BYTES = 2 * 1024 * 1024
+# The rest of a longer line is skipped, but not for ever.
+MAX_LINE_BYTES = 256 * 1024 * 1024
+MAX_COLUMNS = 10_000
+# Between two signs of life while a position is sought.
+SEEK_BYTES = 128 * 1024 * 1024
+SEEK_CHUNK_BYTES = 1024 * 1024
 GZIP = b"\x1f\x8b"
 
-csv.field_size_limit(MAX_LINE_BYTES)
+csv.field_size_limit(MAX_ROW_BYTES)
 
 
 def detect_format(name: str, format: str) -> str | None:
@@ -67,29 +71,10 @@ class FileBatch:
 
     @property
     def is_full(self) -> bool:
-        return len(self.rows) + len(self.bad) >= BATCH_ROWS or self.size >= BATCH_BYTES
+        return len(self.rows) + len(self.bad) >= PAGE_ROWS or self.size >= PAGE_BYTES
 
 
-def read_batches(
-    file: BinaryIO, format: str, name: str, position: Mapping[str, int] | None
-) -> Iterator[FileBatch]:
-    """Yield the rows of a file from a position on. Raises JobError if it cannot be read."""
-    try:
-        if format == PARQUET:
-            yield from _read_parquet(file, name, position)
-        elif format == CSV:
-            yield from _read_csv(_decompress(file), name, position)
-        else:
-            yield from _read_jsonl(_decompress(file), name, position)
-    except (OSError, EOFError, zlib.error) as error:
-        raise JobError(f"{name} cannot be read: {_first_line(error)}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:200].rstrip(".") + "."
-
-
-def _decompress(file: BinaryIO) -> BinaryIO:
+def decompress(file: BinaryIO) -> BinaryIO:
     start = file.read(len(GZIP))
     file.seek(0)
     return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if start == GZIP else file
@@ -108,24 +93,45 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        raw = self._file.readline(MAX_LINE_BYTES)
+        raw = self._file.readline(MAX_ROW_BYTES)
         if not raw:
             raise StopIteration
         self.line += 1
         self.offset += len(raw)
-        if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-            while raw and not raw.endswith(b"\n"):
-                raw = self._file.readline(MAX_LINE_BYTES)
-                self.offset += len(raw)
-            raise _BadLine(f"The line is longer than {MAX_LINE_BYTES} bytes.")
+        if len(raw) == MAX_ROW_BYTES and not raw.endswith(b"\n"):
+            self._skip_line()
+            raise _BadLine(f"The line is longer than {MAX_ROW_BYTES} bytes.")
         try:
             return raw.decode("utf-8-sig" if self.line == 1 else "utf-8")
         except UnicodeDecodeError:
             raise _BadLine("The line is not UTF-8.") from None
 
-    def seek(self, file: BinaryIO, position: Mapping[str, int]) -> None:
-        file.seek(position["offset"])
-        self.line, self.offset = position["line"], position["offset"]
+    def _skip_line(self) -> None:
+        raw, skipped = b"", 0
+        while not raw.endswith(b"\n") and (raw := self._file.readline(MAX_ROW_BYTES)):
+            skipped += len(raw)
+            if skipped > MAX_LINE_BYTES:
+                raise JobError(
+                    f"Line {self.line} is longer than {MAX_LINE_BYTES} bytes: the file has no "
+                    "lines, or is not text."
+                )
+        self.offset += skipped
+
+    def seek(self, file: BinaryIO, position: Mapping[str, int]) -> Iterator[FileBatch]:
+        """Go to a position. Yields empty batches meanwhile: a compressed file is unpacked again up
+        to there."""
+        offset = position["offset"]
+        if isinstance(file, gzip.GzipFile):
+            file.seek(0)
+            left, reported = offset, offset
+            while left and (chunk := file.read(min(left, SEEK_CHUNK_BYTES))):
+                left -= len(chunk)
+                if reported - left >= SEEK_BYTES:
+                    reported = left
+                    yield FileBatch(position=position)
+        else:
+            file.seek(offset)
+        self.line, self.offset = position["line"], offset
 
     @property
     def position(self) -> dict[str, int]:
@@ -136,11 +142,11 @@ class _BadLine(Exception):
     """A line or row that cannot be imported."""
 
 
-def _read_csv(file: BinaryIO, name: str, position: Mapping[str, int] | None) -> Iterator[FileBatch]:
+def read_csv(file: BinaryIO, name: str, position: Mapping[str, int] | None) -> Iterator[FileBatch]:
     lines = _Lines(file)
     columns, delimiter = _read_header(lines, name)
     if position:
-        lines.seek(file, position)
+        yield from lines.seek(file, position)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     batch = FileBatch()
     while True:
@@ -152,7 +158,7 @@ def _read_csv(file: BinaryIO, name: str, position: Mapping[str, int] | None) -> 
                 break
             if any(cells):
                 values = _zip_columns(columns, cells)
-                identity = _identity(name, first_line, jsonio.encode(cells))
+                identity = identify_row(name, first_line, jsonio.encode(cells))
                 batch.rows.append(
                     SourceRow(identity=identity, location=location, values=values, is_text=True)
                 )
@@ -180,6 +186,8 @@ def _read_header(lines: _Lines, name: str) -> tuple[list[str], str]:
     columns = next(csv.reader([header], delimiter=delimiter), [])
     if not all(columns) or not columns or len(set(columns)) != len(columns):
         raise JobError(f"{name}: the first line must contain the column names, each once.")
+    if len(columns) > MAX_COLUMNS:
+        raise JobError(f"{name} has more than {MAX_COLUMNS} columns. Split it.")
     return columns, delimiter
 
 
@@ -189,12 +197,12 @@ def _zip_columns(columns: list[str], cells: list[str]) -> dict[str, str]:
     return dict(zip(columns, cells, strict=True))
 
 
-def _read_jsonl(
+def read_jsonl(
     file: BinaryIO, name: str, position: Mapping[str, int] | None
 ) -> Iterator[FileBatch]:
     lines = _Lines(file)
     if position:
-        lines.seek(file, position)
+        yield from lines.seek(file, position)
     batch = FileBatch()
     while True:
         start = lines.offset
@@ -205,7 +213,7 @@ def _read_jsonl(
                 break
             if text.strip():
                 values = _parse_object(text)
-                identity = _identity(name, lines.line, text.strip().encode())
+                identity = identify_row(name, lines.line, text.strip().encode())
                 batch.rows.append(SourceRow(identity=identity, location=location, values=values))
         except (_BadLine, jsonio.JsonError) as error:
             batch.bad.append(BadRow(location=location, reason=str(error)))
@@ -225,48 +233,7 @@ def _parse_object(text: str) -> dict[str, Any]:
     return value
 
 
-def _read_parquet(
-    file: BinaryIO, name: str, position: Mapping[str, int] | None
-) -> Iterator[FileBatch]:
-    # Loaded on first use: it takes half a second.
-    arrow, parquet = import_package("pyarrow"), import_package("pyarrow.parquet")
-    try:
-        yield from _read_parquet_rows(parquet.ParquetFile(file), name, position)
-    except arrow.ArrowException as error:
-        raise JobError(f"{name} cannot be read: {_first_line(error)}") from None
-
-
-def _read_parquet_rows(
-    parquet_file: Any, name: str, position: Mapping[str, int] | None
-) -> Iterator[FileBatch]:
-    total = parquet_file.metadata.num_rows
-    done = position["line"] if position else 0
-    row = 0
-    for group in range(parquet_file.metadata.num_row_groups):
-        rows_in_group = parquet_file.metadata.row_group(group).num_rows
-        if row + rows_in_group <= done:
-            row += rows_in_group
-            continue
-        for rows in parquet_file.iter_batches(batch_size=BATCH_ROWS, row_groups=[group]):
-            if row + rows.num_rows <= done:
-                row += rows.num_rows
-                continue
-            batch = FileBatch(total=total)
-            for values in rows.to_pylist():
-                row += 1
-                if row > done:
-                    plain_values = to_json_value(values)
-                    identity = _identity(name, row, jsonio.encode(plain_values))
-                    location = f"{name} row {row}"
-                    batch.rows.append(
-                        SourceRow(identity=identity, location=location, values=plain_values)
-                    )
-            batch.position = {"line": row, "offset": 0}
-            yield batch
-    yield FileBatch(total=total, position={"line": row, "offset": 0})
-
-
-def _identity(name: str, line: int, content: bytes) -> str:
+def identify_row(name: str, line: int, content: bytes) -> str:
     """Identify a row by file, line and content, so that a changed row is another event."""
     return f"{name}\n{line}\n{sha256(content).hexdigest()}"
 

@@ -5,8 +5,8 @@ their events are stored once.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Protocol, cast
@@ -16,7 +16,14 @@ from hedgerow.lib.clock import Clock
 from hedgerow.lib.text import replace_unstorable_characters
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines.deliveries.model import LogLevel, LogLine
-from hedgerow.pipelines.imports.mapping import compile_mapping
+from hedgerow.pipelines.imports.free_space import check_free_space
+from hedgerow.pipelines.imports.reading import EventArguments, PreparedBatch, PreparedRows
+from hedgerow.pipelines.imports.rows import PAGE_ROWS
+from hedgerow.pipelines.imports.workers import (
+    ImportWorkers,
+    SourceReader,
+    WorkerDatabase,
+)
 from hedgerow.pipelines.jobs.running import JobContext, JobStep
 from hedgerow.pipelines.model import RecordId
 from hedgerow.pipelines.secret_mask import SecretMask
@@ -24,7 +31,6 @@ from hedgerow.plugin.component import Component
 from hedgerow.plugin.http import HttpClient, TransportError
 from hedgerow.plugin.imports import (
     BadRow,
-    DatabaseReader,
     FileVersion,
     ImportBatch,
     ImportContext,
@@ -40,16 +46,20 @@ BATCH_TIMEOUT_S = 300.0
 RETRY_PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 MAX_SAMPLES = 20
 TEXT_MAX = 300
+# Pages in a row without an event, before the source is given up.
+MAX_FRUITLESS_BATCHES = 1000
 
 
 class EventSink(Protocol):
     """Accepts events for ingestion."""
 
-    async def accept(
-        self, project_id: ProjectId, events: Sequence[dict[str, Any]]
-    ) -> Mapping[int, str]:
-        """Accept events, after waiting for space in the inbox. Returns the reasons of rejected
-        events by index."""
+    def build_arguments(self) -> EventArguments:
+        """Return what a worker process needs to parse and encode events now."""
+        ...
+
+    async def accept(self, project_id: ProjectId, events: bytes) -> None:
+        """Accept events that a worker process has encoded, after waiting for space in the
+        inbox."""
         ...
 
 
@@ -70,9 +80,9 @@ class ImportCounts:
         self.bad = int(details.get("bad", 0))
         self.samples: list[dict[str, str]] = list(details.get("samples", ()))
 
-    def add_bad_rows(self, rows: Sequence[BadRow]) -> list[LogLine]:
-        """Count bad rows and return log lines for the first ones."""
-        self.bad += len(rows)
+    def add_bad_rows(self, number: int, rows: Sequence[BadRow]) -> list[LogLine]:
+        """Count bad rows, of which these are the first, and return log lines for the first ones."""
+        self.bad += number
         samples = [
             BadRow(location=self._sanitize(row.location), reason=self._sanitize(row.reason))
             for row in rows[: MAX_SAMPLES - len(self.samples)]
@@ -103,14 +113,14 @@ class ImportJob:
         sink: EventSink,
         http: HttpClient,
         files: ImportFiles,
-        database: DatabaseReader,
+        workers: ImportWorkers,
         clock: Clock,
     ) -> None:
         self._state = state
         self._sink = sink
         self._http = http
         self._files = files
-        self._database = database
+        self._workers = workers
         self._clock = clock
 
     def build_context(self, context: JobContext) -> ImportContext:
@@ -119,15 +129,22 @@ class ImportJob:
         async def is_finished(file: FileVersion) -> bool:
             return not again and await self._state.is_finished(context.record.id, file)
 
+        reader = SourceReader(
+            self._workers,
+            context.record.project_id,
+            context.settings.get("mapping") or {},
+            self._sink.build_arguments,
+        )
         return ImportContext(
             project_id=context.record.project_id,
             http=self._http,
             files=self._files,
-            database=self._database,
+            database=WorkerDatabase(reader),
             is_finished=is_finished,
             run_in_thread=run_in_thread,
             sleep=asyncio.sleep,
             clock=self._clock,
+            reader=reader,
         )
 
     async def run(self, context: JobContext) -> None:
@@ -138,13 +155,12 @@ class ImportJob:
         cursor = context.job.cursor
         if cursor is None and not context.job.payload.get("again"):
             cursor = await self._state.cursor(context.record.id, about)
-        run = _ImportRun(context, self._sink, about)
+        ctx = self.build_context(context)
+        run = _ImportRun(context, ctx, self._sink, about)
         pauses = iter(RETRY_PAUSES_S)
         while True:
             try:
-                async for batch in _read_source(
-                    read, context.settings, cursor, self.build_context(context)
-                ):
+                async for batch in _read_source(read, context.settings, cursor, ctx):
                     await run.process(batch)
                     cursor = batch.cursor
                     pauses = iter(RETRY_PAUSES_S)
@@ -160,27 +176,48 @@ class ImportJob:
 class _ImportRun:
     """One run of an import."""
 
-    def __init__(self, context: JobContext, sink: EventSink, about: str) -> None:
+    def __init__(
+        self, context: JobContext, ctx: ImportContext, sink: EventSink, about: str
+    ) -> None:
         self._context = context
+        self._ctx = ctx
         self._sink = sink
         self._about = about
-        self._to_event = compile_mapping(context.settings.get("mapping") or {})
         self._counts = ImportCounts(context.job.details, context.mask)
         self._done = context.job.done
+        self._fruitless_batches = 0
         self._last = ImportBatch(rows=(), cursor=None)
 
     async def process(self, batch: ImportBatch) -> None:
-        rows = batch.rows
-        bad = list(batch.bad)
-        rejected: Mapping[int, str] = {}
-        if rows:
-            events = [self._to_event(row) for row in rows]
-            rejected = await self._sink.accept(self._context.record.project_id, events)
-            bad += [BadRow(location=rows[at].location, reason=why) for at, why in rejected.items()]
-        self._counts.imported += len(rows) - len(rejected)
-        self._done += len(rows) + len(batch.bad)
-        self._last = batch
-        await self._save(batch.cursor, batch.finished, self._counts.add_bad_rows(bad))
+        check_free_space(self._ctx.files)
+        if isinstance(batch, PreparedBatch):
+            await self._accept(batch, batch.prepared, is_last=True)
+            return
+        for start in range(0, max(1, len(batch.rows)), PAGE_ROWS):
+            rows = batch.rows[start : start + PAGE_ROWS]
+            prepared = await self._ctx.reader.prepare_rows(rows) if rows else PreparedRows()
+            await self._accept(batch, prepared, is_last=start + PAGE_ROWS >= len(batch.rows))
+
+    async def _accept(self, batch: ImportBatch, prepared: PreparedRows, *, is_last: bool) -> None:
+        """Accept rows of a batch, and store its cursor with the last ones."""
+        if prepared.events:
+            await self._sink.accept(self._context.record.project_id, prepared.events)
+        bad = list(batch.bad) if is_last else []
+        self._counts.imported += prepared.accepted
+        self._done += prepared.accepted + prepared.bad + len(bad)
+        self._check_fruitfulness(prepared.accepted)
+        logs = self._counts.add_bad_rows(prepared.bad + len(bad), [*bad, *prepared.samples])
+        if is_last:
+            self._last = batch
+            await self._save(batch.cursor, batch.finished, logs)
+
+    def _check_fruitfulness(self, accepted: int) -> None:
+        self._fruitless_batches = 0 if accepted else self._fruitless_batches + 1
+        if self._fruitless_batches >= MAX_FRUITLESS_BATCHES:
+            raise JobError(
+                f"No row of {MAX_FRUITLESS_BATCHES:,} pages in a row can be imported. Check the "
+                "source and the mapping."
+            )
 
     async def end(self, cursor: Any) -> None:
         counts = self._counts
@@ -216,11 +253,25 @@ async def _read_source(
     timeout = asyncio.timeout(BATCH_TIMEOUT_S)
 
     async def sleep_without_timeout(seconds: float) -> None:
-        if (end := timeout.when()) is not None:
-            timeout.reschedule(end + seconds)
-        await ctx.sleep(seconds)
+        with wait_without_timeout():
+            await ctx.sleep(seconds)
 
-    batches = cast(Any, read(settings, cursor, replace(ctx, sleep=sleep_without_timeout)))
+    @contextmanager
+    def wait_without_timeout() -> Iterator[None]:
+        loop, end = asyncio.get_running_loop(), timeout.when()
+        began = loop.time()
+        if end is None:
+            yield
+            return
+        timeout.reschedule(None)
+        try:
+            yield
+        finally:
+            timeout.reschedule(end + loop.time() - began)
+
+    reader = ctx.reader and ctx.reader.with_waiting(wait_without_timeout)
+    source = replace(ctx, sleep=sleep_without_timeout, reader=reader)
+    batches = cast(Any, read(settings, cursor, source))
     async with aclosing(batches):
         while True:
             timeout = asyncio.timeout(BATCH_TIMEOUT_S)
@@ -230,5 +281,7 @@ async def _read_source(
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise JobError(f"The source sent nothing for {BATCH_TIMEOUT_S:.0f} s.") from None
+                raise JobError(
+                    f"The source sent nothing complete for {BATCH_TIMEOUT_S:.0f} s."
+                ) from None
             yield batch

@@ -23,8 +23,8 @@ POLL_INTERVAL_S = 0.5
 
 
 class DeadLetterSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters with ids above `after`, up to `newest`, and with this error if there is one.
-    Stored in the cursor of jobs."""
+    """Dead letters of events with ids above `after`, up to `newest`, and with this error if there
+    is one. Stored in the cursor of jobs."""
 
     newest: int
     after: int = 0
@@ -41,7 +41,7 @@ class RetriedLetters:
 
 class DeadLetterQueue(Protocol):
     async def find_newest(self, record_id: RecordId) -> int:
-        """Return the id of the newest delivery."""
+        """Return the id of the newest event that any destination gets."""
         ...
 
     async def count(self, record_id: RecordId, span: DeadLetterSpan) -> int: ...

@@ -98,8 +98,8 @@ class ReplayQueue(Protocol):
         """Let a paused destination get its next request now."""
         ...
 
-    async def newest(self, record_id: RecordId) -> int:
-        """Return the id of the newest delivery."""
+    async def newest(self) -> int:
+        """Return the id of the newest event that any destination gets."""
         ...
 
     async def length(self, record_id: RecordId, at_most: int) -> int:
@@ -107,7 +107,7 @@ class ReplayQueue(Protocol):
         ...
 
     async def queued(self, record_id: RecordId, newest: int) -> Sequence[str]:
-        """Return the uuids of waiting deliveries, up to a delivery id."""
+        """Return the uuids of the events that wait or are retried, up to the id of an event."""
         ...
 
     async def delivered(self, record_id: RecordId, events: Sequence[Event]) -> set[str]:
@@ -175,7 +175,7 @@ class ReplayJob:
                     done=done,
                     total=max(total, done),
                     details=counts,
-                    deliveries=[NewDelivery(record_id=record.id, event=event) for event in new],
+                    deliveries=[NewDelivery(event=event, record_ids=[record.id]) for event in new],
                 )
             )
             self._wake([record.id])
@@ -197,7 +197,7 @@ class ReplayJob:
         while (since := await self._events.wait_since()) and since <= job.created_at + CLOCK_SKEW:
             await asyncio.sleep(POLL_INTERVAL_S)
         span = parse_replay_range(job.payload, job.created_at)
-        cursor = _ReplayCursor(span=span, newest=await self._queue.newest(context.record.id))
+        cursor = _ReplayCursor(span=span, newest=await self._queue.newest())
         total = await self._events.count(context.record.project_id, span)
         await self._queue.end_pause(context.record.id)
         await context.save(JobStep(cursor=msgspec.to_builtins(cursor), done=0, total=total))

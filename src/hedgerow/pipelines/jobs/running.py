@@ -13,7 +13,12 @@ from hedgerow.pipelines.secret_mask import build_mask
 from hedgerow.plugin.component import Component
 from hedgerow.plugin.imports import FileVersion
 from hedgerow.projects.activity import ActivityEntry
+from hedgerow.projects.model import ProjectId
 
+# A job that ends its process so often, without a step in between, is stopped. After the first death
+# it waits until the service is ready and has answered others, and longer after the second.
+MAX_CRASHES = 3
+CRASH_DELAYS_S = (5.0, 60.0)
 # The rate is measured over this time.
 RATE_WINDOW_S = 15.0
 
@@ -45,6 +50,15 @@ class JobEnd:
     entry: ActivityEntry | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingJobs:
+    """The projects with jobs that may run, that with the oldest one first. If a process has died or
+    a record was deleted, the store `needs_recovery`."""
+
+    projects: Sequence[ProjectId]
+    needs_recovery: bool
+
+
 class JobLeaseStore(Protocol):
     """Job operations used by workers. A lease gives a job to one process at a time."""
 
@@ -52,13 +66,23 @@ class JobLeaseStore(Protocol):
         """Whether there may be a job to acquire."""
         ...
 
-    async def has_waiting(self) -> bool:
-        """Whether a job waits for a worker."""
+    async def list_waiting(
+        self, types_requiring_enabled: Sequence[str], now: datetime
+    ) -> WaitingJobs: ...
+
+    async def recover(self, now: datetime) -> None:
+        """Let jobs whose process has died wait for a while, longer each time, and cancel those of
+        deleted records."""
         ...
 
-    async def acquire(self, types_requiring_enabled: Sequence[str], now: datetime) -> Job | None:
-        """Acquire a job without a lease. A record runs one job of a type at a time, and jobs of the
-        given types only while it is enabled."""
+    async def acquire(
+        self,
+        types_requiring_enabled: Sequence[str],
+        now: datetime,
+        project_id: ProjectId | None = None,
+    ) -> Job | None:
+        """Acquire the oldest waiting job, of a project if given. A record runs one job of a type at
+        a time, and jobs of the given types only while it is enabled."""
         ...
 
     async def current(self, id: JobId) -> tuple[Job, Record]:
@@ -79,8 +103,13 @@ class JobLeaseStore(Protocol):
 
     async def finish(self, id: JobId, ending: JobEnd, now: datetime) -> None: ...
 
-    async def release(self, ids: Sequence[JobId], now: datetime) -> None:
-        """Release the jobs that this process still holds; they wait for a worker again."""
+    async def release(self, stalled_s: Mapping[JobId, float], now: datetime) -> None:
+        """Release the jobs that this process still holds; they wait for a worker again. The values
+        are how long they have run without a step."""
+        ...
+
+    async def postpone(self, id: JobId, reason: str, delay_s: float, now: datetime) -> None:
+        """Release a job that cannot continue before the delay is over. The reason is shown."""
         ...
 
 
@@ -101,12 +130,19 @@ class JobContext:
         self.settings = settings
         self.mask = build_mask(component, settings)
         self._save = save
+        self._began = time.monotonic() - job.stalled_s
         self._pace = deque([(time.monotonic(), job.done)])
+
+    @property
+    def stalled_s(self) -> float:
+        """How long the job has run since its last step."""
+        return time.monotonic() - self._began
 
     async def save(self, step: JobStep) -> None:
         """Store a step, or raise LeaseLost."""
         if not await self._save(step, self._rate(step.done)):
             raise LeaseLost
+        self._began = time.monotonic()
 
     def _rate(self, done: int) -> float:
         now = time.monotonic()

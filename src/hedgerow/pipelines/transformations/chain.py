@@ -1,5 +1,6 @@
 """The chain of a project's transformations. Pure. It never raises: a transformation that fails
-leaves the event unchanged and is counted.
+leaves the event unchanged and is counted. So do those that are left when an event has taken too
+long.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,12 @@ REASON_MAX = 500
 # The limits of captured events.
 EVENT_NAME_MAX = 200
 MAX_PROPERTIES_BYTES = 1_000_000
+# All transformations of a project together, for one event.
+EVENT_BUDGET_S = 0.25
+OVER_BUDGET = (
+    f"The transformations of this project take longer than {EVENT_BUDGET_S:g} s for an event. Use"
+    " fewer of them, or fewer and shorter patterns"
+)
 # Distinct reasons kept for one batch.
 MAX_REASONS = 5
 
@@ -65,10 +72,17 @@ class TransformationChain:
         return [TransformationCounts(record_id=step.record_id) for step in self._steps]
 
     def apply(
-        self, event: IncomingEvent, counts: Sequence[TransformationCounts]
+        self,
+        event: IncomingEvent,
+        counts: Sequence[TransformationCounts],
+        read_time_s: Callable[[], float],
     ) -> IncomingEvent | None:
         """Apply all transformations to an event; None if one of them drops it."""
+        ends = read_time_s() + EVENT_BUDGET_S
         for step, count in zip(self._steps, counts, strict=True):
+            if read_time_s() > ends:
+                count.fail(OVER_BUDGET, event.uuid)
+                continue
             try:
                 if step.filter is not None and not step.filter(event):
                     continue

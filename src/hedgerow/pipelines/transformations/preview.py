@@ -1,5 +1,6 @@
 """Preview of a transformation: its result for a sample event. Nothing is stored."""
 
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -47,5 +48,5 @@ class TransformationPreviews:
         )
         chain = TransformationChain([step])
         (count,) = counts = chain.new_counts()
-        after = await run_in_thread(partial(chain.apply, before, counts))
+        after = await run_in_thread(partial(chain.apply, before, counts, time.perf_counter))
         return TransformationPreview(before=before, after=after, error=count.error)

@@ -18,11 +18,17 @@ from hedgerow.plugin.payload import is_message
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries.new_deliveries import add_deliveries, pack_event, unpack_event
 from hedgerow.storage.engine.database import Database
-from hedgerow.storage.tables import alert_checks, alerts, chart_pictures, deliveries, subscriptions
+from hedgerow.storage.tables import (
+    alert_checks,
+    alerts,
+    chart_pictures,
+    delivery_events,
+    subscriptions,
+)
 from hedgerow.storage.tables import pipeline_records as records
 from hedgerow.subscriptions.sender import EVENT, remove_pictures
 
-# Deliveries that are read at once: an event may be large.
+# Events that are read at once: one may be large.
 PAGE_ROWS = 50
 # How to remove from a queued message what may show a person, by the name of its event.
 _REMOVALS = dict.fromkeys(ALERT_EVENTS.values(), remove_values) | {EVENT: remove_pictures}
@@ -53,9 +59,7 @@ def queue_message(
     )
     found = {row.id for row in connection.execute(enabled)}
     chosen = [id for id in ids if id in found]
-    deliveries = [NewDelivery(record_id=id, event=message) for id in chosen]
-    if deliveries:
-        add_deliveries(connection, deliveries, now)
+    add_deliveries(connection, [NewDelivery(event=message, record_ids=chosen)], now)
     return chosen
 
 
@@ -89,16 +93,16 @@ async def clean_queued_messages(database: Database, project_id: ProjectId) -> No
 def _find_uncleaned(
     connection: Connection, project_id: ProjectId, after: int
 ) -> tuple[Mapping[int, bytes], int | None]:
-    """Return new events for the messages in a page of deliveries, and the last id of the page if
-    another one follows."""
+    """Return new events for a page of queued messages, and the last id of the page if another one
+    follows."""
     page = (
-        select(deliveries.c.id, deliveries.c.event)
+        select(delivery_events.c.id, delivery_events.c.event)
         .where(
-            (deliveries.c.project_id == project_id)
-            & (deliveries.c.distinct_id == name_sender(project_id))
-            & (deliveries.c.id > after)
+            (delivery_events.c.project_id == project_id)
+            & (delivery_events.c.distinct_id == name_sender(project_id))
+            & (delivery_events.c.id > after)
         )
-        .order_by(deliveries.c.id)
+        .order_by(delivery_events.c.id)
         .limit(PAGE_ROWS)
     )
     rows = connection.execute(page).all()
@@ -118,4 +122,5 @@ def _clean(event: Event) -> bytes:
 
 def _replace_events(connection: Connection, cleaned: Mapping[int, bytes]) -> None:
     for id, packed in cleaned.items():
-        connection.execute(update(deliveries).where(deliveries.c.id == id).values(event=packed))
+        own = delivery_events.c.id == id
+        connection.execute(update(delivery_events).where(own).values(event=packed))

@@ -39,11 +39,9 @@ def queue_activity(
         if project_id is None or not (own := routes.get(project_id)):
             continue
         message = build_activity_message(project_id, recorded)
-        made += [
-            NewDelivery(record_id=id, event=message) for id, matches in own if matches(message, now)
-        ]
-    if made:
-        add_deliveries(connection, made, now)
+        ids = [id for id, matches in own if matches(message, now)]
+        made.append(NewDelivery(event=message, record_ids=ids))
+    add_deliveries(connection, made, now)
 
 
 def _compile_routes(receivers: Sequence[Row[Any]]) -> ActivityRoutes:

@@ -11,12 +11,9 @@ from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database
 
-_COUNTS = "SELECT record_id, status, count(*) FROM deliveries GROUP BY record_id, status"
+_WAITING = "SELECT record_id, sum(number), min(created_ms) FROM delivery_batches GROUP BY record_id"
+_FAILED = "SELECT record_id, status, count(*) FROM deliveries GROUP BY record_id, status"
 _PROJECTS = "SELECT id, project_id FROM pipeline_records WHERE id IN ({numbers})"
-_FIRST_WAITING = (
-    "SELECT created_ms FROM deliveries WHERE record_id = ? AND status = 'waiting'"
-    " ORDER BY due_ms, id LIMIT 1"
-)
 _FIRST_RETRIED = (
     "SELECT record_id, min(created_ms) FROM deliveries WHERE status = 'retrying' GROUP BY record_id"
 )
@@ -32,13 +29,12 @@ class SqlBacklogStore(BacklogStore):
 
 def read_backlogs(connection: Connection) -> Mapping[RecordId, Backlog]:
     counts: dict[int, dict[str, int]] = defaultdict(dict)
-    for id, status, number in bulk.select(connection, _COUNTS):
+    for id, status, number in bulk.select(connection, _FAILED):
         counts[id][status] = number
     oldest: dict[int, int] = dict(bulk.select(connection, _FIRST_RETRIED))
-    for id, some in counts.items():
-        if "waiting" in some:
-            ((first,),) = bulk.select(connection, _FIRST_WAITING, id)
-            oldest[id] = min(first, oldest.get(id, first))
+    for id, number, first_ms in bulk.select(connection, _WAITING):
+        counts[id]["waiting"] = int(number)
+        oldest[id] = min(first_ms, oldest.get(id, first_ms))
     projects: dict[int, int] = dict(bulk.select(connection, _PROJECTS, list(counts)))
     return {
         RecordId(id): Backlog(

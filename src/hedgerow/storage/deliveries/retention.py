@@ -11,35 +11,40 @@ from functools import partial
 from sqlalchemy import Column, Connection, bindparam, func, select
 
 from hedgerow.pipelines.deliveries import notifications
-from hedgerow.pipelines.deliveries.model import RetentionPeriods
+from hedgerow.pipelines.deliveries.model import DeliveryReport, RetentionPeriods
 from hedgerow.pipelines.deliveries.retry import (
     MAX_ATTEMPTS,
     MAX_RETRY_AFTER_MS,
+    NOT_PAUSED,
+    DeadDelivery,
     compute_backoff_ms,
     compute_probe_interval_ms,
 )
 from hedgerow.pipelines.model import RecordId
 from hedgerow.storage.deliveries import counts, delivered
+from hedgerow.storage.deliveries.batches import decode_ids
 from hedgerow.storage.deliveries.logs import delete_old_log_lines
+from hedgerow.storage.deliveries.outcomes import save_outcomes
 from hedgerow.storage.engine import bulk
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.pipelines import transformation_counts
 from hedgerow.storage.pipelines.records import date_back_switches
-from hedgerow.storage.tables import deliveries, delivery_logs
+from hedgerow.storage.tables import deliveries, delivery_batches, delivery_logs
 
 BATCH_SIZE = 500
 
+TOO_OLD = "Gave up, the delivery is too old."
 _MARK_DEAD = (
-    "UPDATE deliveries SET status = 'dead', due_ms = ?,"
-    " error = trim('Gave up, the delivery is too old. ' || error) WHERE id IN ({numbers})"
+    "UPDATE deliveries SET status = 'dead', due_ms = ?,"  # noqa: S608 - our own text
+    f" error = trim('{TOO_OLD} ' || error) WHERE id IN ({{numbers}})"
 )
 _DELETE = "DELETE FROM deliveries WHERE id IN ({numbers})"
-# Waiting rows are in the order of their creation: if the first is not too old, none is.
-_SELECT_OLD_WAITING = (
-    "SELECT id FROM (SELECT id, created_ms FROM deliveries"
-    " WHERE record_id = ? AND status = 'waiting' ORDER BY due_ms, id LIMIT ?) AS first"
-    " WHERE created_ms < ?"
+# Batches are in the order of their creation: if the first is not too old, none is.
+_SELECT_OLD_BATCH = (
+    "SELECT id, event_ids FROM (SELECT id, event_ids, created_ms FROM delivery_batches"
+    " WHERE record_id = ? ORDER BY id LIMIT 1) AS first WHERE created_ms < ?"
 )
+_DELETE_BATCH = "DELETE FROM delivery_batches WHERE id = ?"
 _SELECT_OLD_RETRYING = (
     "SELECT id FROM deliveries WHERE status = 'retrying' AND created_ms < ?"
     " ORDER BY created_ms LIMIT ?"
@@ -106,9 +111,19 @@ async def apply_retention(database: Database, periods: RetentionPeriods, now: da
         found = _unwrap_ids(bulk.select(connection, _SELECT_OLD_RETRYING, too_old, BATCH_SIZE))
         return bulk.execute(connection, _MARK_DEAD, now_ms, found) if found else 0
 
-    def expire_waiting(id: RecordId, connection: Connection) -> int:
-        found = _unwrap_ids(bulk.select(connection, _SELECT_OLD_WAITING, id, BATCH_SIZE, too_old))
-        return bulk.execute(connection, _MARK_DEAD, now_ms, found) if found else 0
+    def expire_batch(id: RecordId, connection: Connection) -> int:
+        dead = DeadDelivery(since_ms=now_ms, attempts=0, reason=TOO_OLD)
+        for batch_id, event_ids in bulk.select(connection, _SELECT_OLD_BATCH, id, too_old):
+            report = DeliveryReport(
+                record_id=id,
+                pause_state=NOT_PAUSED,
+                dead=dict.fromkeys(decode_ids(event_ids), dead),
+            )
+            save_outcomes(connection, report)
+            # Nothing is left of it, unless its events are gone.
+            bulk.execute(connection, _DELETE_BATCH, batch_id)
+            return BATCH_SIZE
+        return 0
 
     def delete_dead(id: RecordId, connection: Connection) -> int:
         found = _unwrap_ids(bulk.select(connection, _SELECT_OLD_DEAD, id, long_dead, BATCH_SIZE))
@@ -122,8 +137,9 @@ async def apply_retention(database: Database, periods: RetentionPeriods, now: da
         return bulk.execute(connection, _RESCHEDULE, now_ms, found) if found else 0
 
     await _repeat_until_done(database, expire_retrying)
+    for id in await _list_records(database, delivery_batches.c.record_id):
+        await _repeat_until_done(database, partial(expire_batch, id))
     for id in await _list_records(database, deliveries.c.record_id):
-        await _repeat_until_done(database, partial(expire_waiting, id))
         await _repeat_until_done(database, partial(delete_dead, id))
         await _repeat_until_done(database, partial(reschedule_distant, id))
     await database.write(lambda connection: counts.delete_old_counts(connection, now))

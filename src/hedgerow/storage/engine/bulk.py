@@ -47,7 +47,9 @@ _SUBSTITUTIONS = {
 _COLUMN_TYPES = {
     "attempts": "integer",
     "created_at": MOMENT,
+    "created_ms": "bigint",
     "due_ms": "bigint",
+    "event_id": "bigint",
     "first_seen_at": MOMENT,
     "id": "bigint",
     "is_identified": "boolean",
@@ -58,6 +60,7 @@ _COLUMN_TYPES = {
     "place": "integer",
     "project_id": "bigint",
     "properties": JSON,
+    "record_id": "bigint",
     "survivor": "bigint",
     "type_index": "integer",
     "updated_at": MOMENT,

@@ -21,6 +21,7 @@ from hedgerow.ingestion.model import (
     QueueRow,
 )
 from hedgerow.ingestion.store import (
+    UNKNOWN_PROJECT,
     DeadLetter,
     DeadLetterChoice,
     DeadLetterQuery,
@@ -262,10 +263,11 @@ def add_ready_row(
     connection: Connection, bucket: int, row: ProcessedRow, reason: str, now: datetime
 ) -> None:
     fields = {"stage": "store", "bucket": bucket, "reason": reason, "set_aside_at": now}
-    project_id = row.events[0].project_id if row.events else None
-    if project_id is not None and not 0 <= project_id < MAX_ID:
-        project_id = None
-    row_values = _describe_first(row.events) | fields | {"project_id": project_id}
+    project_id = row.project_id
+    if project_id == UNKNOWN_PROJECT and row.events:
+        project_id = row.events[0].project_id
+    known = project_id if 0 < project_id < MAX_ID else None
+    row_values = _describe_first(row.events) | fields | {"project_id": known}
     if row.problem:
         _copy_bytes(connection, ready_events, row, row_values)
     else:
@@ -301,11 +303,10 @@ def _requeue(connection: Connection, ids: Sequence[int], now: datetime) -> int:
     unprocessed = select(table.c.project_id, *common).where(
         selected, table.c.stage == STORED_PROCESS_STAGE
     )
-    unstored = select(*common).where(selected, table.c.stage == "store")
-    names = ["bucket", "events", "number", "accepted_ms"]
-    connection.execute(
-        insert(inbox).from_select(["project_id", *names], unprocessed.order_by(table.c.id))
-    )
+    project_id = func.coalesce(table.c.project_id, UNKNOWN_PROJECT)
+    unstored = select(project_id, *common).where(selected, table.c.stage == "store")
+    names = ["project_id", "bucket", "events", "number", "accepted_ms"]
+    connection.execute(insert(inbox).from_select(names, unprocessed.order_by(table.c.id)))
     connection.execute(insert(ready_events).from_select(names, unstored.order_by(table.c.id)))
     return _remove(connection, selected)
 

@@ -52,7 +52,13 @@ from hedgerow.storage.deliveries.new_deliveries import add_deliveries
 from hedgerow.storage.engine import bulk, generations
 from hedgerow.storage.engine.database import Database, PreparedInsert, PreparedQuery
 from hedgerow.storage.flags import calls
-from hedgerow.storage.ingestion import dead_letters, ingestion_warnings, unprocessed_ids
+from hedgerow.storage.ingestion import (
+    dead_letters,
+    inbox_state,
+    ingestion_warnings,
+    unprocessed_ids,
+)
+from hedgerow.storage.ingestion import unrouted as unrouted_events
 from hedgerow.storage.ingestion.bucket_leases import BucketLeases
 from hedgerow.storage.ingestion.inbox_packing import (
     DECODE_ERRORS,
@@ -64,6 +70,8 @@ from hedgerow.storage.ingestion.inbox_packing import (
     unpack_keys,
     unpack_processed,
 )
+from hedgerow.storage.ingestion.inbox_state import build_positions_query
+from hedgerow.storage.ingestion.waiting_rows import BatchLimits, WaitingRows
 from hedgerow.storage.persons import behaviors, changes
 from hedgerow.storage.pipelines import transformation_counts
 from hedgerow.storage.projects.deletions import fetch_deleted, read_deleted
@@ -72,8 +80,6 @@ from hedgerow.storage.tables.ingestion import inbox, ready_events
 T = TypeVar("T")
 
 MAX_ATTEMPTS = 5
-# Rows may be large: fetch a few, then twice as many, until there are enough.
-MIN_FETCH_ROWS = 8
 READERS_TOPIC = "readers"
 # Stands for all buckets of processed events in the result of a query.
 READY_BUCKETS = -1
@@ -88,15 +94,10 @@ _INSERT_INBOX = PreparedInsert(
 )
 # A literal: SQLAlchemy would use a bound parameter on SQLite.
 _ZERO = literal_column("0", Integer)
-_select_inbox = PreparedQuery(
-    select(inbox.c.id, inbox.c.number, inbox.c.events, inbox.c.project_id)
-    .where((inbox.c.bucket == bindparam("bucket")) & (inbox.c.id > bindparam("after")))
-    .order_by(inbox.c.id)
-    .limit(bindparam("limit"))
-    .offset(_ZERO)
-)
 _select_ready = PreparedQuery(
-    select(ready_events.c.id, ready_events.c.number, ready_events.c.events)
+    select(
+        ready_events.c.id, ready_events.c.number, ready_events.c.events, ready_events.c.project_id
+    )
     .where(
         (ready_events.c.bucket == bindparam("bucket")) & (ready_events.c.id > bindparam("after"))
     )
@@ -114,7 +115,9 @@ _select_ready_sizes = PreparedQuery(
     .offset(_ZERO)
 )
 _select_ready_until = PreparedQuery(
-    select(ready_events.c.id, ready_events.c.number, ready_events.c.events)
+    select(
+        ready_events.c.id, ready_events.c.number, ready_events.c.events, ready_events.c.project_id
+    )
     .where(
         (ready_events.c.bucket == bindparam("bucket")) & (ready_events.c.id <= bindparam("last"))
     )
@@ -127,17 +130,6 @@ _select_next_ready = PreparedQuery(
     .limit(literal_column("1", Integer))
     .offset(_ZERO)
 )
-
-_select_positions = PreparedQuery(
-    select(
-        *(
-            select(function(table.c.id)).scalar_subquery()
-            for table in (inbox, ready_events)
-            for function in (func.min, func.max)
-        )
-    )
-)
-
 
 _FIRST_ROWS = """
 SELECT bucket, first
@@ -161,14 +153,6 @@ _select_state = PreparedQuery(
     text(
         "SELECT CAST(pg_current_snapshot() AS text) WHERE NOT EXISTS (SELECT 1 FROM inbox)"
         " AND NOT EXISTS (SELECT 1 FROM ready_events)"
-    )
-)
-_select_backlog = PreparedQuery(
-    select(
-        *(
-            select(func.coalesce(func.sum(table.c.number), _ZERO)).scalar_subquery()
-            for table in (inbox, ready_events)
-        )
     )
 )
 _select_oldest = PreparedQuery(
@@ -195,8 +179,8 @@ class SqlInboxStore(InboxStore):
         self._is_shared = buckets > 1 and database.engine_name == "postgresql"
         self._leases = BucketLeases(database, buckets)
         self._behaviors = behaviors.TrackedBehaviors()
-        # How many rows the last fetch of each query needed.
-        self._row_estimates: dict[PreparedQuery, int] = {}
+        self._waiting = WaitingRows(database)
+        self._positions_of_project = build_positions_query(buckets, min(buckets, STORE_BUCKETS))
 
     @property
     def bucket_count(self) -> int:
@@ -268,56 +252,33 @@ class SqlInboxStore(InboxStore):
     async def fetch_unprocessed(
         self, bucket: int, max_events: int = PROCESS_BATCH_EVENTS
     ) -> Sequence[InboxRow]:
-        rows = await self._fetch_first_rows(_select_inbox, bucket, max_events, PROCESS_BATCH_BYTES)
+        limits = BatchLimits(events=max_events, size=PROCESS_BATCH_BYTES)
+        rows = await self._waiting.fetch(bucket, limits)
         return [
             decode_inbox_row(id, number, packed, project_id)
             for id, number, packed, project_id in rows
         ]
 
-    async def _fetch_first_rows(
-        self, read: PreparedQuery, bucket: int, events: int, size: int, after: int = 0
-    ) -> list[tuple[Any, ...]]:
-        """Fetch the first rows of a bucket, limited by events and bytes, but at least one row."""
-        found: list[tuple[Any, ...]] = []
-        step = self._row_estimates.get(read, MIN_FETCH_ROWS)
-        while events > 0 and size > 0:
-            after = found[-1][0] if found else after
-            params = {"bucket": bucket, "after": after, "limit": step}
-            rows = await self._database.fetch(read, params)
-            for row in rows:
-                # A retried dead letter has number 0 but is work nevertheless.
-                number = max(1, row[1])
-                length = row[2] if isinstance(row[2], int) else len(row[2])
-                if found and (number > events or length > size):
-                    events = 0
-                    break
-                found.append(row)
-                events -= number
-                size -= length
-            if len(rows) < step:
-                break
-            step *= 2
-        self._row_estimates[read] = max(MIN_FETCH_ROWS, len(found) + 1)
-        return found
-
     async def process(
         self, bucket: int, rows: Sequence[InboxRow], process: ProcessRows, now: datetime
     ) -> bool:
         by_project: dict[ProjectId, list[CapturedEvent]] = defaultdict(list)
+        numbers: dict[ProjectId, int] = defaultdict(int)
         for row in rows:
             by_project[row.project_id] += row.events
-        number = sum(row.number for row in rows)
+            numbers[row.project_id] += row.number
         since = min((row.events[0].accepted_at for row in rows if row.events), default=now)
         since_ms = int(since.timestamp() * 1000)
 
         def change(connection: Connection) -> bool:
             if self._buckets > 1 and not self._lock_rows(connection, bucket, rows):
                 return False
-            made: list[Event] = []
+            ready: list[dict[str, Any]] = []
             counts: list[TransformationCounts] = []
             deleted = read_deleted(connection, list(by_project))
             for project_id, events in sorted(by_project.items()):
                 if project_id in deleted:
+                    ready += _build_ready_rows(project_id, (), numbers[project_id], since_ms)
                     continue
                 references = collect_references(events)
                 state = changes.load_state(connection, project_id, references, self._behaviors.read)
@@ -331,15 +292,9 @@ class SqlInboxStore(InboxStore):
                 for each in result.rejected:
                     lone = InboxRow(id=0, project_id=project_id, events=[each.event], number=1)
                     dead_letters.add_inbox_row(connection, bucket, lone, each.reason, now)
-                made += result.events
                 counts += result.transformation_counts
-            values: list[dict[str, Any]] = [
-                {"events": packed, "number": each, "accepted_ms": since_ms}
-                for packed, each in pack_processed(made)
-            ]
-            # Dropped events count as stored together with the others.
-            values[-1]["number"] += number - len(made)
-            self._add_ready_rows(connection, bucket, values)
+                ready += _build_ready_rows(project_id, result.events, numbers[project_id], since_ms)
+            self._add_ready_rows(connection, bucket, ready)
             self._remove_processed(connection, bucket, rows)
             # Last, because other workers update the same rows and wait from here on.
             transformation_counts.add_counts(connection, counts, now)
@@ -353,11 +308,13 @@ class SqlInboxStore(InboxStore):
         raise Unavailable("Other workers keep changing the same persons. Try again shortly.")
 
     async def fetch_processed(self, bucket: int) -> Sequence[ProcessedRow]:
-        limits = (STORE_BATCH_EVENTS, STORE_BATCH_BYTES)
+        limits = BatchLimits(events=STORE_BATCH_EVENTS, size=STORE_BATCH_BYTES)
+        params = {"bucket": bucket, "after": 0}
         if self._buckets == 1:
-            rows = await self._fetch_first_rows(_select_ready, bucket, *limits)
+            rows = (await self._waiting.fetch_first(_select_ready, params, limits)).rows
         else:
-            batch = await self._fetch_first_rows(_select_ready_sizes, bucket, *limits)
+            found = await self._waiting.fetch_first(_select_ready_sizes, params, limits)
+            batch = found.rows
             last = await self._leases.acquire(bucket, batch[-1][0]) if batch else None
             if last is None:
                 return ()
@@ -372,7 +329,11 @@ class SqlInboxStore(InboxStore):
         return self._buckets == 1 or self._leases.is_held(bucket)
 
     async def mark_stored(
-        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+        self,
+        rows: Sequence[ProcessedRow],
+        new: NewDeliveries,
+        now: datetime,
+        unrouted: Sequence[ProcessedRow] = (),
     ) -> None:
         ended = [row.id for row in rows if not row.rest]
         begun = [row for row in rows if row.rest]
@@ -383,10 +344,31 @@ class SqlInboxStore(InboxStore):
             # If another process deleted the row, it has created the deliveries already.
             ids = {id for (id,) in bulk.select(connection, over, ended)}
             ids.update(row.id for row in begun if _keep_remainder(connection, row))
-            made = [each for id in sorted(ids) for each in new.get(id, ())]
-            if made:
-                add_deliveries(connection, made, now)
+            add_deliveries(
+                connection, [each for id in sorted(ids) for each in new.get(id, ())], now
+            )
+            unrouted_events.add_rows(connection, [row for row in unrouted if row.id in ids])
             generations.advance_events(connection, changed)
+
+        await self._database.write(change)
+
+    async def list_unrouted_projects(self) -> set[ProjectId]:
+        return await unrouted_events.list_projects(self._database)
+
+    async def count_unrouted(self) -> Mapping[ProjectId, int]:
+        return await unrouted_events.count_events(self._database)
+
+    async def fetch_unrouted(self, project_id: ProjectId) -> Sequence[ProcessedRow]:
+        rows = await unrouted_events.fetch_first(self._database, project_id)
+        deleted = await fetch_deleted(self._database)
+        return await run_in_thread(partial(_decode_ready_rows, rows, deleted))
+
+    async def mark_routed(
+        self, rows: Sequence[ProcessedRow], new: NewDeliveries, now: datetime
+    ) -> None:
+        def change(connection: Connection) -> None:
+            ids = sorted(unrouted_events.remove_rows(connection, rows))
+            add_deliveries(connection, [each for id in ids for each in new.get(id, ())], now)
 
         await self._database.write(change)
 
@@ -400,10 +382,9 @@ class SqlInboxStore(InboxStore):
             self._remove_processed(connection, bucket, [row])
             if row.number:
                 # Release the read barrier for these events, in their order.
-                ((nothing, _),) = pack_processed([])
                 accepted_ms = int(now.timestamp() * 1000)
-                done = {"events": nothing, "number": row.number, "accepted_ms": accepted_ms}
-                self._add_ready_rows(connection, bucket, [done])
+                done = _build_ready_rows(row.project_id, (), row.number, accepted_ms)
+                self._add_ready_rows(connection, bucket, done)
             return True
 
         return await self._database.write(change)
@@ -480,22 +461,23 @@ class SqlInboxStore(InboxStore):
             keys += unpack_keys(events)
         return keys
 
-    async def list_unprocessed_names(self) -> Mapping[tuple[ProjectId, str], int]:
-        names: dict[tuple[ProjectId, str], int] = {}
-        number = last = 0
-        limits = (PROCESS_BATCH_EVENTS, PROCESS_BATCH_BYTES)
-        while rows := await self._fetch_first_rows(_select_inbox, 0, *limits, last):
+    async def list_unprocessed_names(self) -> Mapping[ProjectId, Mapping[str, int]]:
+        names: dict[ProjectId, dict[str, int]] = defaultdict(dict)
+        numbers: dict[ProjectId, int] = defaultdict(int)
+        last = 0
+        limits = BatchLimits(events=PROCESS_BATCH_EVENTS, size=PROCESS_BATCH_BYTES)
+        while rows := await self._waiting.fetch_after(0, last, limits):
             for _, events_of_row, packed, project_id in rows:
-                number += events_of_row
-                names.update(((project_id, name), number) for name in unpack_changed_names(packed))
+                numbers[project_id] += events_of_row
+                changed = unpack_changed_names(packed)
+                names[project_id].update(dict.fromkeys(changed, numbers[project_id]))
             last = rows[-1][0]
             # Requests have their turns: on SQLite nothing else here yields.
             await asyncio.sleep(0)
         return names
 
     async def count_backlog(self) -> InboxBacklog:
-        ((unprocessed, unstored),) = await self._database.fetch(_select_backlog, {})
-        return InboxBacklog(unprocessed=unprocessed, unstored=unstored)
+        return await inbox_state.count_backlog(self._database)
 
     @property
     def has_stream(self) -> bool:
@@ -513,11 +495,10 @@ class SqlInboxStore(InboxStore):
     async def find_unprocessed(self, queries: Sequence[PendingQuery]) -> Sequence[Sequence[int]]:
         return await unprocessed_ids.find_buckets(self._database, queries)
 
-    async def fetch_positions(self) -> InboxPositions:
-        ((*found,),) = await self._database.fetch(_select_positions, {})
-        names = InboxPositions.__struct_fields__
-        known = {name: id for name, id in zip(names, found, strict=True) if id is not None}
-        return InboxPositions(**known)
+    async def fetch_positions(self, project_id: ProjectId | None = None) -> InboxPositions:
+        return await inbox_state.fetch_positions(
+            self._database, self._positions_of_project, project_id
+        )
 
     async def fetch_state(self) -> str | None:
         rows = await self._database.fetch(_select_state, {})
@@ -562,16 +543,36 @@ def decode_inbox_row(id: int, number: int, packed: bytes, project_id: ProjectId)
     )
 
 
+def _build_ready_rows(
+    project_id: ProjectId, events: Sequence[Event], number: int, accepted_ms: int
+) -> list[dict[str, Any]]:
+    """Return the rows with the processed events of a project. `number` counts those, too, that were
+    dropped: they are stored together with the others."""
+    made: list[dict[str, Any]] = [
+        {"project_id": project_id, "events": packed, "number": each, "accepted_ms": accepted_ms}
+        for packed, each in pack_processed(events)
+    ]
+    made[-1]["number"] += number - len(events)
+    return made
+
+
 def _decode_ready_rows(
     rows: Sequence[tuple[Any, ...]], deleted: Container[ProjectId]
 ) -> list[ProcessedRow]:
     """Decode rows, without the events of deleted projects."""
     made = []
-    for id, number, packed in rows:
+    for id, number, packed, project_id in rows:
         events, problem = _unpack_or_explain(packed, unpack_processed)
         events = [event for event in events if event.project_id not in deleted]
         made.append(
-            ProcessedRow(id=id, events=events, number=number, size=len(packed), problem=problem)
+            ProcessedRow(
+                id=id,
+                project_id=project_id,
+                events=events,
+                number=number,
+                size=len(packed),
+                problem=problem,
+            )
         )
     return made
 

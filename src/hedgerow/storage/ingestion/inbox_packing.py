@@ -13,7 +13,7 @@ from hedgerow.events.model import Event, EventKey
 from hedgerow.ingestion.changed_names import GROUPS, collect_changed_names, hash_name
 from hedgerow.ingestion.model import CapturedEvent, PackedRow
 from hedgerow.ingestion.persons.loaded_state import GROUP_IDENTIFY, MERGE_PROPERTIES
-from hedgerow.ingestion.store import PROCESS_BATCH_EVENTS
+from hedgerow.ingestion.store import FAN_OUT_EVENTS, PROCESS_BATCH_EVENTS
 from hedgerow.projects.model import ProjectId
 
 # No row is larger, unless it holds a single event.
@@ -60,7 +60,9 @@ def pack_captured(events: Sequence[CapturedEvent], bucket_count: int) -> Iterato
 
 
 def pack_processed(events: Sequence[Event]) -> Iterator[tuple[bytes, int]]:
-    return _split(events, _pack)
+    """Yield at least one row. A row is stored, and its deliveries are created, as a whole."""
+    for start in range(0, max(1, len(events)), FAN_OUT_EVENTS):
+        yield from _split(events[start : start + FAN_OUT_EVENTS], _pack)
 
 
 def pack_single_row(events: Sequence[CapturedEvent] | Sequence[Event]) -> bytes:

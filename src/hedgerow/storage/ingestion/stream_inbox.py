@@ -16,6 +16,7 @@ from hedgerow.ingestion.model import InboxRow, IngestionWarning, PackedRow
 from hedgerow.ingestion.store import (
     PROCESS_BATCH_BYTES,
     PROCESS_BATCH_EVENTS,
+    UNKNOWN_PROJECT,
     InboxBacklog,
     InboxPositions,
     InboxWork,
@@ -192,8 +193,9 @@ class StreamInboxStore(SqlInboxStore):
         await self._stream.catch_up()
         await self._refresh_positions()
         backlog = await super().count_backlog()
-        unprocessed = backlog.unprocessed + self._stream.index.events
-        return InboxBacklog(unprocessed=unprocessed, unstored=backlog.unstored)
+        if not (in_stream := self._stream.index.events):
+            return backlog
+        return replace(backlog, unprocessed={**backlog.unprocessed, UNKNOWN_PROJECT: in_stream})
 
     @property
     def has_stream(self) -> bool:
@@ -232,7 +234,8 @@ class StreamInboxStore(SqlInboxStore):
             # Again: the person may have got another distinct id since they were read.
         return set()
 
-    async def fetch_positions(self) -> InboxPositions:
+    async def fetch_positions(self, project_id: ProjectId | None = None) -> InboxPositions:
+        """The stream has the positions of all projects only."""
         try:
             await self._stream.catch_up()
         except Unavailable:
@@ -242,7 +245,7 @@ class StreamInboxStore(SqlInboxStore):
         await self._refresh_positions()
         index = self._stream.index
         # Read after the positions: processed rows are among the processed ones.
-        stored = await super().fetch_positions()
+        stored = await super().fetch_positions(project_id)
         if not index.events:
             return stored
         return InboxPositions(

@@ -12,6 +12,7 @@ from hedgerow.pipelines.model import RecordId
 from hedgerow.storage.deliveries.queue import end_pause
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.tables import deliveries as table
+from hedgerow.storage.tables import delivery_events
 
 
 class SqlDeadLetterQueue(DeadLetterQueue):
@@ -19,7 +20,7 @@ class SqlDeadLetterQueue(DeadLetterQueue):
         self._database = database
 
     async def find_newest(self, record_id: RecordId) -> int:
-        newest = select(func.max(table.c.id)).where(table.c.record_id == record_id)
+        newest = select(func.max(delivery_events.c.id))
         return await self._database.read(
             lambda connection: connection.execute(newest).scalar() or 0
         )
@@ -39,7 +40,8 @@ class SqlDeadLetterQueue(DeadLetterQueue):
     async def retry(
         self, record_id: RecordId, span: DeadLetterSpan, limit: int, now_ms: int
     ) -> RetriedLetters | None:
-        oldest = select(table.c.id).where(_is_dead(record_id, span)).order_by(table.c.id)
+        dead = _is_dead(record_id, span)
+        oldest = select(table.c.event_id).where(dead).order_by(table.c.event_id)
 
         def change(connection: Connection) -> RetriedLetters | None:
             ids = connection.execute(oldest.limit(limit)).scalars().all()
@@ -48,7 +50,7 @@ class SqlDeadLetterQueue(DeadLetterQueue):
             # Like new deliveries: no attempts yet, and their maximum age starts now.
             connection.execute(
                 update(table)
-                .where(table.c.id.in_(ids))
+                .where((table.c.record_id == record_id) & table.c.event_id.in_(ids))
                 .values(
                     status=DeliveryStatus.RETRYING.value, attempts=0, due_ms=0, created_ms=now_ms
                 )
@@ -63,7 +65,7 @@ def _is_dead(record_id: RecordId, span: DeadLetterSpan) -> ColumnElement[bool]:
     wanted = (
         (table.c.record_id == record_id)
         & (table.c.status == DeliveryStatus.DEAD.value)
-        & (table.c.id > span.after)
-        & (table.c.id <= span.newest)
+        & (table.c.event_id > span.after)
+        & (table.c.event_id <= span.newest)
     )
     return wanted & (table.c.error == span.error) if span.error else wanted

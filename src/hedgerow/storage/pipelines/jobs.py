@@ -16,7 +16,9 @@ from hedgerow.storage.projects import activity
 from hedgerow.storage.tables import pipeline_jobs as table
 
 COLUMNS = tuple(
-    column for column in table.c if column.name not in ("project_id", "holder", "expires_at")
+    column
+    for column in table.c
+    if column.name not in ("project_id", "holder", "expires_at", "run_after")
 )
 
 
@@ -72,6 +74,9 @@ class SqlJobStore(JobStore):
             "ended_at": now if switch.after.is_over else None,
             "holder": None,
             "expires_at": None,
+            "crashes": 0,
+            "stalled_s": 0.0,
+            "run_after": None,
         }
         if not switch.after.is_over:
             values["error"] = ""

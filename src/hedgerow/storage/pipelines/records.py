@@ -3,7 +3,8 @@
 Changes to the records of one project are serialized.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -12,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, func, insert, or_, select
 
 from hedgerow.errors import NotFound
 from hedgerow.pipelines.model import INT32_MAX, Record, RecordDraft, RecordId
+from hedgerow.pipelines.records.limits import EnabledLimits
 from hedgerow.pipelines.records.ordering import free_last_position, free_position
 from hedgerow.pipelines.store import (
     BuildEntry,
@@ -45,8 +47,9 @@ SINGLE_LOOKUP_LIMIT = 4
 
 
 class SqlRecordStore(RecordStore, PublicRecordStore, DestinationStore, TransformationStore):
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, limits: EnabledLimits | None = None) -> None:
         self._database = database
+        self._limits = limits or EnabledLimits()
 
     async def records(self, query: RecordQuery) -> tuple[list[Record], int]:
         wanted = _build_condition(query)
@@ -136,7 +139,8 @@ class SqlRecordStore(RecordStore, PublicRecordStore, DestinationStore, Transform
                 before = _find_by_idempotency_key(connection, draft, idempotency_key)
                 if before is not None:
                     return before
-            record = _insert(connection, draft, build_entry, now)
+            with self._check_limits(connection, draft.project_id):
+                record = _insert(connection, draft, build_entry, now)
             if idempotency_key is not None:
                 connection.execute(
                     insert(idempotency_keys),
@@ -172,7 +176,8 @@ class SqlRecordStore(RecordStore, PublicRecordStore, DestinationStore, Transform
             after = replace(edited.record, updated_at=now)
             if not after.deleted and (after.order != before.order or before.deleted):
                 _shift_others(connection, after, build_entry, now)
-            _update(connection, after)
+            with self._check_limits(connection, record_key.project_id):
+                _update(connection, after)
             if edited.entry is not None:
                 activity.record(connection, edited.entry, now)
             generations.advance(connection, _topic(record_key.project_id))
@@ -218,16 +223,40 @@ class SqlRecordStore(RecordStore, PublicRecordStore, DestinationStore, Transform
         def change(connection: Connection) -> None:
             lock_project(connection, project_id)
             batch = decide(_read_all(connection, project_id))
-            for edited in batch.edited:
-                _update(connection, replace(edited.record, updated_at=now))
-                if edited.entry is not None:
-                    activity.record(connection, edited.entry, now)
-            for wanted in batch.added:
-                record = _insert_values(connection, asdict(wanted), now)
-                activity.record(connection, created(record), now)
+            with self._check_limits(connection, project_id):
+                for edited in batch.edited:
+                    _update(connection, replace(edited.record, updated_at=now))
+                    if edited.entry is not None:
+                        activity.record(connection, edited.entry, now)
+                for wanted in batch.added:
+                    record = _insert_values(connection, asdict(wanted), now)
+                    activity.record(connection, created(record), now)
             generations.advance(connection, _topic(project_id))
 
         await self._database.write(change)
+
+    @contextmanager
+    def _check_limits(self, connection: Connection, project_id: ProjectId) -> Iterator[None]:
+        """Raise Invalid at the end if the changes enable too many records of the project, which
+        must be locked."""
+        before = _count_enabled(connection, project_id)
+        yield
+        self._limits.check(before, _count_enabled(connection, project_id))
+
+
+def _count_enabled(connection: Connection, project_id: ProjectId) -> Mapping[Family, int]:
+    families = (Family.DESTINATION, Family.TRANSFORMATION)
+    counts = (
+        select(table.c.family, func.count())
+        .where(
+            (table.c.project_id == project_id)
+            & table.c.family.in_([family.value for family in families])
+            & table.c.enabled.is_(True)
+            & table.c.deleted.is_(False)
+        )
+        .group_by(table.c.family)
+    )
+    return {Family(family): number for family, number in connection.execute(counts)}
 
 
 def _topic(project_id: ProjectId) -> str:

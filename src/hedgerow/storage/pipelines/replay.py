@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Text, bindparam, func, literal_column, select
+from sqlalchemy import Connection, Integer, bindparam, func, literal_column, select
 
 from hedgerow.events.model import Event, PersonMode
 from hedgerow.events.query.executor import DEFAULT_LIMITS
@@ -14,30 +14,22 @@ from hedgerow.pipelines.jobs.replay import EventPosition, ReplayQueue, ReplayRan
 from hedgerow.pipelines.model import RecordId
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries import delivered
+from hedgerow.storage.deliveries.batches import build_waiting_select
 from hedgerow.storage.deliveries.queue import end_pause
 from hedgerow.storage.engine.database import Database, PreparedQuery
 from hedgerow.storage.events.schema import COLUMNS, TABLE
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
-from hedgerow.storage.tables import deliveries as table
+from hedgerow.storage.tables import deliveries, delivery_events
+from hedgerow.storage.tables import delivery_batches as batches
 
 _MOMENT = "DateTime64(6, 'UTC')"
-_is_of_record = table.c.record_id == bindparam("record_id")
-_select_waiting = (
-    select(table.c.id)
-    .where(_is_of_record & (table.c.status == literal_column("'waiting'", Text)))
+_select_numbers = (
+    select(batches.c.number)
+    .where(batches.c.record_id == bindparam("record_id"))
     .limit(bindparam("limit"))
     .offset(literal_column("0", Integer))
 )
-_count_waiting = PreparedQuery(select(func.count()).select_from(_select_waiting.subquery()))
-_select_queued = PreparedQuery(
-    select(table.c.uuid).where(
-        _is_of_record
-        & table.c.status.in_(
-            [literal_column(f"'{each}'", Text) for each in ("waiting", "retrying")]
-        )
-        & (table.c.id <= bindparam("newest"))
-    )
-)
+_count_waiting = PreparedQuery(select(func.sum(_select_numbers.subquery().c.number)))
 
 
 class ClickHouseReplayEvents(ReplaySource):
@@ -73,8 +65,8 @@ class SqlReplayQueue(ReplayQueue):
     async def end_pause(self, record_id: RecordId) -> None:
         await self._database.write(lambda connection: end_pause(connection, record_id))
 
-    async def newest(self, record_id: RecordId) -> int:
-        newest = select(func.max(table.c.id)).where(table.c.record_id == record_id)
+    async def newest(self) -> int:
+        newest = select(func.max(delivery_events.c.id))
         return await self._database.read(
             lambda connection: connection.execute(newest).scalar() or 0
         )
@@ -83,13 +75,24 @@ class SqlReplayQueue(ReplayQueue):
         rows = await self._database.fetch(
             _count_waiting, {"record_id": record_id, "limit": at_most}
         )
-        return int(rows[0][0])
+        return min(int(rows[0][0] or 0), at_most)
 
     async def queued(self, record_id: RecordId, newest: int) -> Sequence[str]:
-        rows = await self._database.fetch(
-            _select_queued, {"record_id": record_id, "newest": newest}
+        retried = select(deliveries.c.uuid).where(
+            (deliveries.c.record_id == record_id)
+            & (deliveries.c.status == "retrying")
+            & (deliveries.c.event_id <= newest)
         )
-        return [uuid for (uuid,) in rows]
+        event = delivery_events
+
+        def run(connection: Connection) -> Sequence[str]:
+            waiting = build_waiting_select(connection, record_id)
+            id = waiting.selected_columns.event_id
+            of_batches = waiting.join(event, event.c.id == id).where(id <= newest)
+            rows = connection.execute(of_batches.with_only_columns(event.c.uuid))
+            return [*rows.scalars(), *connection.execute(retried).scalars()]
+
+        return await self._database.read(run)
 
     async def delivered(self, record_id: RecordId, events: Sequence[Event]) -> set[str]:
         def run(connection: Connection) -> set[str]:

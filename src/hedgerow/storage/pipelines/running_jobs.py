@@ -4,8 +4,8 @@ One process at a time holds the lease of a job. The lease of a process that died
 PostgreSQL's clock. SQLite has a single process.
 """
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +13,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
+    and_,
     delete,
     exists,
     func,
@@ -23,8 +24,16 @@ from sqlalchemy import (
     update,
 )
 
-from hedgerow.pipelines.jobs.running import JobEnd, JobLeaseStore, JobStep, LeaseLost
+from hedgerow.pipelines.jobs.running import (
+    CRASH_DELAYS_S,
+    JobEnd,
+    JobLeaseStore,
+    JobStep,
+    LeaseLost,
+    WaitingJobs,
+)
 from hedgerow.pipelines.model import Job, JobId, JobStatus, Record
+from hedgerow.projects.model import ProjectId
 from hedgerow.storage.deliveries.logs import add_log_lines
 from hedgerow.storage.deliveries.new_deliveries import add_deliveries
 from hedgerow.storage.engine.database import Database, PreparedQuery
@@ -44,6 +53,14 @@ MAX_FINISHED_JOBS = 100
 # Distinguishes this advisory lock from others in the same database.
 ADVISORY_LOCK_ID = 4813
 UUID_BATCH_SIZE = 500
+# No job waits longer.
+MAX_DELAY = timedelta(hours=1)
+WAITING_AGAIN = {
+    "status": JobStatus.WAITING.value,
+    "holder": None,
+    "expires_at": None,
+    "crashes": 0,
+}
 RECORD_DELETED = "The record was deleted."
 
 
@@ -57,7 +74,6 @@ def _select_any(*statuses: JobStatus) -> PreparedQuery:
     )
 
 
-_select_any_waiting = _select_any(JobStatus.WAITING)
 _select_any_open = _select_any(JobStatus.WAITING, JobStatus.RUNNING)
 
 
@@ -70,35 +86,73 @@ class SqlRunningJobStore(JobLeaseStore):
     async def has_open(self) -> bool:
         return bool(await self._database.fetch(_select_any_open, {}))
 
-    async def has_waiting(self) -> bool:
-        return bool(await self._database.fetch(_select_any_waiting, {}))
-
-    async def acquire(self, types_requiring_enabled: Sequence[str], now: datetime) -> Job | None:
-        twin = table.alias()
-        is_first_of_its_kind = ~exists().where(
-            (twin.c.record_id == table.c.record_id)
-            & (twin.c.type == table.c.type)
-            & (twin.c.id != table.c.id)
-            & (twin.c.status == RUNNING)
-        )
-        found = (
-            select(table.c.id)
+    async def list_waiting(
+        self, types_requiring_enabled: Sequence[str], now: datetime
+    ) -> WaitingJobs:
+        is_deleted = pipeline_records.c.deleted
+        is_crashed = (table.c.status == RUNNING) & self._is_free()
+        listed = (
+            select(table.c.project_id, table.c.status, is_deleted)
             .join(pipeline_records, pipeline_records.c.id == table.c.record_id)
             .where(
                 table.c.status.in_(OPEN_STATUSES)
-                & self._is_free()
-                & _can_run(types_requiring_enabled)
+                & or_(is_deleted, is_crashed, _is_due(now) & _can_run(types_requiring_enabled))
             )
-            .where(or_(table.c.status == RUNNING, is_first_of_its_kind))
+            .group_by(table.c.project_id, table.c.status, is_deleted)
+            .order_by(func.min(table.c.updated_at))
+        )
+
+        def run(connection: Connection) -> WaitingJobs:
+            rows = connection.execute(listed).all()
+            return WaitingJobs(
+                projects=[row.project_id for row in rows if row.status != RUNNING],
+                needs_recovery=any(row.deleted or row.status == RUNNING for row in rows),
+            )
+
+        return await self._database.read(run)
+
+    async def recover(self, now: datetime) -> None:
+        crashed = select(table.c.id, table.c.crashes).where(
+            (table.c.status == RUNNING) & self._is_free()
+        )
+
+        def change(connection: Connection) -> None:
+            self._lock(connection)
+            _cancel_orphans(connection, now)
+            for row in connection.execute(crashed).all():
+                connection.execute(
+                    update(table)
+                    .where(table.c.id == row.id)
+                    .values(
+                        status=JobStatus.WAITING.value,
+                        holder=None,
+                        expires_at=None,
+                        crashes=row.crashes + 1,
+                        run_after=_delay_after_crash(row.crashes, now),
+                        updated_at=now,
+                    )
+                )
+
+        await self._database.write(change)
+
+    async def acquire(
+        self,
+        types_requiring_enabled: Sequence[str],
+        now: datetime,
+        project_id: ProjectId | None = None,
+    ) -> Job | None:
+        found = (
+            select(table.c.id)
+            .join(pipeline_records, pipeline_records.c.id == table.c.record_id)
+            .where(_is_due(now) & _can_run(types_requiring_enabled))
             .order_by(table.c.updated_at, table.c.id)
             .limit(1)
         )
+        if project_id is not None:
+            found = found.where(table.c.project_id == project_id)
 
         def change(connection: Connection) -> Job | None:
-            if not self._is_single_process:
-                # Two processes must not acquire two jobs of the same type and record.
-                connection.execute(select(func.pg_advisory_xact_lock(ADVISORY_LOCK_ID)))
-            _cancel_orphans(connection, now)
+            self._lock(connection)
             id = connection.execute(found).scalar()
             if id is None:
                 return None
@@ -107,8 +161,10 @@ class SqlRunningJobStore(JobLeaseStore):
                 .where(table.c.id == id)
                 .values(
                     status=RUNNING,
+                    error="",
                     holder=self._holder,
                     expires_at=self._lease_expiry(now),
+                    run_after=None,
                     started_at=func.coalesce(table.c.started_at, now),
                     updated_at=now,
                 )
@@ -157,6 +213,8 @@ class SqlRunningJobStore(JobLeaseStore):
                 total=step.total,
                 details=dict(step.details),
                 rate=rate,
+                crashes=0,
+                stalled_s=0.0,
                 updated_at=now,
                 expires_at=self._lease_expiry(now),
             )
@@ -205,13 +263,36 @@ class SqlRunningJobStore(JobLeaseStore):
 
         await self._database.write(change)
 
-    async def release(self, ids: Sequence[JobId], now: datetime) -> None:
-        released = (
+    async def release(self, stalled_s: Mapping[JobId, float], now: datetime) -> None:
+        def change(connection: Connection) -> None:
+            for id, seconds in stalled_s.items():
+                own = (table.c.id == id) & self._holds_lease()
+                connection.execute(
+                    update(table)
+                    .where(own)
+                    .values(**WAITING_AGAIN, stalled_s=seconds, updated_at=now)
+                )
+
+        await self._database.write(change)
+
+    async def postpone(self, id: JobId, reason: str, delay_s: float, now: datetime) -> None:
+        own = (table.c.id == id) & self._holds_lease()
+        postponed = (
             update(table)
-            .where(table.c.id.in_(ids) & self._holds_lease())
-            .values(status=JobStatus.WAITING.value, holder=None, expires_at=None, updated_at=now)
+            .where(own)
+            .values(
+                **WAITING_AGAIN,
+                error=reason,
+                run_after=now + timedelta(seconds=delay_s),
+                updated_at=now,
+            )
         )
-        await self._database.write(lambda connection: connection.execute(released))
+        await self._database.write(lambda connection: connection.execute(postponed))
+
+    def _lock(self, connection: Connection) -> None:
+        """Two processes must not acquire two jobs of the same type and record."""
+        if not self._is_single_process:
+            connection.execute(select(func.pg_advisory_xact_lock(ADVISORY_LOCK_ID)))
 
     def _holds_lease(self) -> ColumnElement[bool]:
         return (table.c.holder == self._holder) & (table.c.status == RUNNING)
@@ -225,6 +306,27 @@ class SqlRunningJobStore(JobLeaseStore):
 
     def _lease_expiry(self, now: datetime | None) -> Any:
         return now if self._is_single_process else text(EXPIRY_SQL)
+
+
+def _is_due(now: datetime) -> ColumnElement[bool]:
+    """Whether a job waits, is the first of its type and record, and need not wait any longer. A
+    time further ahead is from before the clock was set back."""
+    twin = table.alias()
+    has_running_twin = exists().where(
+        (twin.c.record_id == table.c.record_id)
+        & (twin.c.type == table.c.type)
+        & (twin.c.status == RUNNING)
+    )
+    run_after = table.c.run_after
+    is_over = or_(run_after.is_(None), run_after <= now, run_after > now + MAX_DELAY)
+    return and_(table.c.status == JobStatus.WAITING.value, is_over, ~has_running_twin)
+
+
+def _delay_after_crash(crashes: int, now: datetime) -> datetime | None:
+    """Return until when a job waits that has crashed once more. The last crash ends it at once."""
+    if crashes >= len(CRASH_DELAYS_S):
+        return None
+    return now + timedelta(seconds=CRASH_DELAYS_S[crashes])
 
 
 def _can_run(types_requiring_enabled: Sequence[str]) -> ColumnElement[bool]:

@@ -41,6 +41,7 @@ _CONDITIONS: dict[Table, Condition] = {
         tables.environments,
         tables.activity,
         tables.pipeline_records,
+        tables.delivery_events,
         tables.idempotency_keys,
         tables.flags,
         tables.scheduled_changes,
@@ -89,6 +90,7 @@ _CONDITIONS |= {
     for table in (
         tables.pipeline_jobs,
         tables.deliveries,
+        tables.delivery_batches,
         tables.delivery_leases,
         tables.destination_states,
         tables.delivery_counts,
@@ -150,6 +152,7 @@ KEPT: Mapping[Table, str] = {
     tables.generations: "numbers only, which other processes compare",
     tables.notifications: "sent to the operator within a day, or dropped",
     ingestion.ready_events: "the processor drops the events of deleted projects",
+    ingestion.unrouted_events: "the processor drops the events of deleted projects",
     tables.definition_marks: "of processes",
     ingestion.inbox_leases: "of processes",
     ingestion.inbox_workers: "of processes",

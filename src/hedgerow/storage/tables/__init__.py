@@ -60,7 +60,9 @@ from hedgerow.storage.tables.persons import persons as persons
 from hedgerow.storage.tables.pipelines import components as components
 from hedgerow.storage.tables.pipelines import delivered_events as delivered_events
 from hedgerow.storage.tables.pipelines import deliveries as deliveries
+from hedgerow.storage.tables.pipelines import delivery_batches as delivery_batches
 from hedgerow.storage.tables.pipelines import delivery_counts as delivery_counts
+from hedgerow.storage.tables.pipelines import delivery_events as delivery_events
 from hedgerow.storage.tables.pipelines import delivery_leases as delivery_leases
 from hedgerow.storage.tables.pipelines import delivery_logs as delivery_logs
 from hedgerow.storage.tables.pipelines import destination_states as destination_states

@@ -36,15 +36,27 @@ unprocessed_ids = Table(
     Column("bucket", Integer, nullable=False),
 )
 
-# Processed events that wait for the event store.
+# Processed events that wait for the event store. `project_id` is 0 in rows of earlier versions,
+# which have events of several projects.
 ready_events = Table(
     "ready_events",
     metadata,
     Column("id", Id, primary_key=True),
     Column("bucket", Integer, nullable=False),
+    Column("project_id", BigInteger, nullable=False, server_default="0"),
     Column("events", LargeBinary, nullable=False),
     Column("number", Integer, nullable=False),
     Column("accepted_ms", BigInteger),
+)
+
+# Stored events whose deliveries are not created yet.
+unrouted_events = Table(
+    "unrouted_events",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("project_id", BigInteger, nullable=False),
+    Column("events", LargeBinary, nullable=False),
+    Column("number", Integer, nullable=False),
 )
 
 # The process that stores the events of a bucket, and the last row of the batch that it stores.

@@ -67,18 +67,50 @@ pipeline_jobs = Table(
     # The process that holds the lease, and when the lease expires.
     Column("holder", Text),
     Column("expires_at", Moment),
+    # Since its last step: processes that died while they held it, and the time it has run. It waits
+    # until `run_after`.
+    Column("crashes", Integer, nullable=False, default=0, server_default="0"),
+    Column("stalled_s", Float, nullable=False, default=0.0, server_default="0"),
+    Column("run_after", Moment),
 )
 
-# The delivery queue, one row per event and destination. `due_ms` is 0 before the first attempt.
+# Events on their way to destinations: one row each, however many destinations get it. Ids are not
+# used again. `segment` is the id of the first event that was added in the same transaction.
+delivery_events = Table(
+    "delivery_events",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("segment", BigInteger, nullable=False),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
+    Column("uuid", Text, nullable=False),
+    Column("distinct_id", Text, nullable=False),
+    Column("event", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+# What waits for its first attempt: the events of a segment that a destination gets, as JSON.
+delivery_batches = Table(
+    "delivery_batches",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("record_id", ForeignKey("pipeline_records.id"), nullable=False),
+    Column("segment", BigInteger, nullable=False),
+    Column("event_ids", Text, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+# Deliveries that have failed: those that are retried, and the dead ones.
 deliveries = Table(
     "deliveries",
     metadata,
     Column("id", Id, primary_key=True),
-    Column("project_id", ForeignKey("projects.id"), nullable=False),
     Column("record_id", ForeignKey("pipeline_records.id"), nullable=False),
+    Column("event_id", BigInteger, nullable=False),
+    Column("project_id", ForeignKey("projects.id"), nullable=False),
     Column("uuid", Text, nullable=False),
     Column("distinct_id", Text, nullable=False),
-    Column("event", LargeBinary, nullable=False),
     Column("status", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("due_ms", BigInteger, nullable=False),

@@ -1,7 +1,8 @@
 """The delivery loop on a real database, with one process and with two."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,9 @@ from hedgerow.events.model import Event
 from hedgerow.lib.clock import utc_now
 from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.pipelines.catalogue import Catalogue
-from hedgerow.pipelines.deliveries.deliverer import Deliverer
-from hedgerow.pipelines.deliveries.model import NewDelivery
+from hedgerow.pipelines.deliveries.deliverer import PLACES, Deliverer
+from hedgerow.pipelines.deliveries.model import Delivery, DeliveryReport, NewDelivery
+from hedgerow.pipelines.deliveries.retry import PauseState
 from hedgerow.pipelines.deliveries.round_memory import RoundMemory
 from hedgerow.pipelines.destinations.attempt import OutboundClients
 from hedgerow.pipelines.destinations.registry import DestinationRegistry
@@ -22,8 +24,8 @@ from hedgerow.plugin.component import Component, Family
 from hedgerow.plugin.delivery import DeliveryContext
 from hedgerow.plugin.outcomes import Delivered, Outcome
 from hedgerow.storage.deliveries.new_deliveries import add_deliveries
-from hedgerow.storage.deliveries.queue import SqlDeliveryStore
-from hedgerow.storage.tables import deliveries
+from hedgerow.storage.deliveries.queue import SqlDeliveryStore, end_pause
+from hedgerow.storage.tables import delivery_batches
 from tests.contract.storage.conftest import NOW, Stores
 from tests.contract.storage.deliveries.test_queue import event
 
@@ -34,7 +36,12 @@ KEEP_MS = 10**12
 class Loop:
     """The delivery loop of one process, with a component that records its events."""
 
-    def __init__(self, stores: Stores, memory: RoundMemory | None = None) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        memory: RoundMemory | None = None,
+        store: SqlDeliveryStore | None = None,
+    ) -> None:
         self.got: list[str] = []
         self.memory = memory or RoundMemory()
         self.most_bytes = 0
@@ -55,7 +62,7 @@ class Loop:
         http: Any = None
         self.deliverer = Deliverer(
             destinations,
-            SqlDeliveryStore(stores.database),
+            store or SqlDeliveryStore(stores.database),
             OutboundClients(http=http),
             utc_now,
             max_age_ms=KEEP_MS,
@@ -73,12 +80,12 @@ class Loop:
 
 
 async def queue_events(stores: Stores, id: RecordId, numbers: range) -> None:
-    created = [NewDelivery(record_id=id, event=event(number)) for number in numbers]
+    created = [NewDelivery(event=event(number), record_ids=[id]) for number in numbers]
     await stores.database.write(lambda connection: add_deliveries(connection, created, NOW))
 
 
 async def count_queued(stores: Stores) -> int:
-    return int(await stores.fetch_scalar(select(func.count()).select_from(deliveries)))
+    return int(await stores.fetch_scalar(select(func.sum(delivery_batches.c.number))) or 0)
 
 
 async def run_until_empty(stores: Stores, *loops: Loop) -> None:
@@ -111,7 +118,7 @@ async def test_lanes_of_a_project_hold_few_large_events_at_a_time(stores: Stores
     for number, record in enumerate(records):
         created = [
             NewDelivery(
-                record_id=record.id,
+                record_ids=[record.id],
                 event=msgspec.structs.replace(large, uuid=event(number * 100 + each).uuid),
             )
             for each in range(5)
@@ -148,3 +155,86 @@ async def test_disabled_destination_receives_and_loses_nothing(stores: Stores) -
     await asyncio.gather(running, return_exceptions=True)
     assert set(loop.got) == {event(number).uuid for number in range(100, 110)}
     assert await count_queued(stores) >= 10
+
+
+class ObservedStore(SqlDeliveryStore):
+    """Counts the polls, and the rounds. Loads of one project wait for an event."""
+
+    def __init__(self, stores: Stores, slow: Collection[RecordId] = ()) -> None:
+        super().__init__(stores.database)
+        self.polled: list[set[RecordId]] = []
+        self.rounds = self.loading = self.most_loading = 0
+        self.released = asyncio.Event()
+        self._slow = slow
+
+    async def find_due(self, record_ids: Sequence[RecordId], now_ms: int) -> set[RecordId]:
+        self.polled.append(set(record_ids))
+        return await super().find_due(record_ids, now_ms)
+
+    async def acquire(self, record_id: RecordId) -> bool:
+        self.rounds += 1
+        return await super().acquire(record_id)
+
+    async def due(self, record_id: RecordId, *args: Any) -> Sequence[Delivery]:
+        if record_id in self._slow:
+            self.loading += 1
+            self.most_loading = max(self.most_loading, self.loading)
+            await self.released.wait()
+            self.loading -= 1
+        return await super().due(record_id, *args)
+
+
+@asynccontextmanager
+async def run(loop: Loop) -> AsyncIterator[None]:
+    running = asyncio.create_task(loop.deliverer.run())
+    async with asyncio.timeout(60):
+        yield
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+async def test_idle_lanes_cost_one_query_for_all(stores: Stores) -> None:
+    ids = {(await stores.new_record(enabled=True, component_id=ODD)).id for _ in range(8)}
+    store = ObservedStore(stores)
+    loop = Loop(stores, store=store)
+    async with run(loop):
+        await wait_until(lambda: store.polled.count(ids) >= 3)
+        assert store.rounds == 0
+        # Neither do lanes that are paused, until their pause ends.
+        paused, *_ = ids
+        await queue_events(stores, paused, range(10))
+        state = PauseState(error="Paused", failures=9, paused_until_ms=pause_end_ms())
+        await store.save_report(DeliveryReport(record_id=paused, pause_state=state), NOW)
+        rounds, polled = store.rounds, len(store.polled)
+        await wait_until(lambda: len(store.polled) > polled + 2)
+        assert (store.rounds, loop.got) == (rounds, [])
+        await stores.database.write(partial(end_pause, record_id=paused))
+        await wait_until(lambda: len(loop.got) == 10)
+
+
+def pause_end_ms() -> int:
+    return int(utc_now().timestamp() * 1000) + 60_000
+
+
+async def test_lanes_of_one_project_leave_places_for_another(stores: Stores) -> None:
+    many = [await stores.new_record(enabled=True, component_id=ODD) for _ in range(20)]
+    other = (await stores.new_project(token="phc_other")).id
+    one = await stores.new_record(enabled=True, component_id=ODD, project_id=other)
+    for record in many:
+        await queue_events(stores, record.id, range(1))
+    store = ObservedStore(stores, [record.id for record in many])
+    loop = Loop(stores, store=store)
+    async with run(loop):
+        await wait_until(lambda: store.loading > 0)
+        of_other = msgspec.structs.replace(event(1), project_id=other)
+        new = [NewDelivery(event=of_other, record_ids=[one.id])]
+        await stores.database.write(partial(add_deliveries, made=new, now=NOW))
+        await wait_until(lambda: bool(loop.got))
+        assert store.most_loading < PLACES
+        store.released.set()
+        await wait_until(lambda: len(loop.got) == 21)

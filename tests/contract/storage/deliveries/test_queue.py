@@ -45,7 +45,13 @@ from hedgerow.storage.deliveries.queue import (
 from hedgerow.storage.deliveries.quotes import DELETED_MESSAGE, QuotedEvents
 from hedgerow.storage.ingestion.inbox import SqlInboxStore
 from hedgerow.storage.pipelines.notifications import SqlNotificationStore
-from hedgerow.storage.tables import deliveries, group_types, groups
+from hedgerow.storage.tables import (
+    deliveries,
+    delivery_batches,
+    delivery_events,
+    group_types,
+    groups,
+)
 from tests.contract.storage.conftest import (
     DEFAULT_PROJECT,
     LATER,
@@ -82,7 +88,7 @@ def event(number: int, by: str = "ann") -> Event:
 
 async def queue(stores: Stores, *events: Event) -> tuple[SqlDeliveryStore, RecordId]:
     record = await stores.new_record(enabled=True)
-    created = [NewDelivery(record_id=record.id, event=each) for each in events]
+    created = [NewDelivery(event=each, record_ids=[record.id]) for each in events]
     await stores.database.write(lambda connection: add_deliveries(connection, created, NOW))
     return SqlDeliveryStore(stores.database), record.id
 
@@ -94,6 +100,8 @@ def report(record_id: RecordId, **fields: object) -> DeliveryReport:
 
 
 async def count(stores: Stores, status: str) -> int:
+    if status == "waiting":
+        return int(await stores.fetch_scalar(select(func.sum(delivery_batches.c.number))) or 0)
     statement = select(func.count()).where(deliveries.c.status == status)
     return int(await stores.fetch_scalar(statement))
 
@@ -105,7 +113,7 @@ async def test_deliveries_are_created_once_when_the_row_is_stored(stores: Stores
     assert await inbox.process(0, await inbox.fetch_unprocessed(0), decide, NOW)
     rows = await inbox.fetch_processed(0)
     new = {
-        row.id: [NewDelivery(record_id=record.id, event=each) for each in row.events]
+        row.id: [NewDelivery(event=each, record_ids=[record.id]) for each in row.events]
         for row in rows
     }
     await inbox.mark_stored(rows, new, NOW)
@@ -329,10 +337,10 @@ def build_pause_entry(id: RecordId, reason: str) -> ActivityEntry:
 
 
 async def read_quotes(stores: Stores, id: RecordId) -> list[str]:
-    """Return the messages of the entry about the pause and of the one delivery."""
+    """Return the messages of the entry about the pause and of the delivery that failed."""
     (paused,) = await stores.list_entries(activity="paused", item_id=str(id))
     wanted = select(deliveries.c.error).where(deliveries.c.record_id == id)
-    return [paused.entry.detail["reason"], await stores.fetch_scalar(wanted)]
+    return [paused.entry.detail["reason"], await stores.fetch_scalar(wanted) or ""]
 
 
 def _run(statement: Update, connection: Connection) -> None:
@@ -343,7 +351,8 @@ async def test_undecodable_delivery_dies_and_does_not_block_others(stores: Store
     records, id = await queue(stores, *(event(number) for number in range(4)))
     first, second, *_ = await records.due(id, 10, NOW_MS)
     for broken, spoiled in ((first.id, b"\xff\x00"), (second.id, b"")):
-        spoil = update(deliveries).where(deliveries.c.id == broken).values(event=spoiled)
+        is_broken = delivery_events.c.id == broken
+        spoil = update(delivery_events).where(is_broken).values(event=spoiled)
         await stores.database.write(partial(_run, spoil))
     assert [each.event for each in await records.due(id, 10, NOW_MS)] == [event(2), event(3)]
     assert [each.event for each in await records.due(id, 1, NOW_MS)] == [event(2)]
@@ -362,7 +371,7 @@ async def test_order_per_distinct_id_survives_failures(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In each round some deliveries succeed and some are retried after a random time."""
-    monkeypatch.setattr(ordering, "WINDOW_ROWS", 5)
+    monkeypatch.setattr(ordering, "WINDOW_EVENTS", 5)
     monkeypatch.setattr(ordering, "STABLE_AFTER_MS", 0)
     chance = random.Random(7)
     people = [chance.choice(["ann", "bob", "cid"]) for _ in range(60)]
@@ -399,9 +408,13 @@ async def test_order_per_distinct_id_survives_failures(
 async def test_blocked_prefix_is_not_read_again(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ordering, "WINDOW_ROWS", 2)
+    monkeypatch.setattr(ordering, "WINDOW_EVENTS", 2)
     people = ["ann"] * 10 + ["bob", "cid", "bob"]
-    records, id = await queue(stores, *(event(number, by) for number, by in enumerate(people)))
+    record = await stores.new_record(enabled=True)
+    records, id = SqlDeliveryStore(stores.database), record.id
+    for number, by in enumerate(people):
+        new = NewDelivery(event=event(number, by), record_ids=[id])
+        await stores.database.write(partial(add_deliveries, made=[new], now=NOW))
     (first,) = await records.due_in_order(id, 1, NOW_MS)
     again = RetryAt(due_ms=NOW_MS + 10**9, attempts=1, reason="HTTP 500")
     await records.save_report(report(id, retried={first.id: again}), NOW)

@@ -12,6 +12,7 @@ from sqlalchemy import inspect
 from hedgerow.errors import OperatorError, Unavailable
 from hedgerow.projects.bootstrap import InitialKeys
 from hedgerow.storage.connect import DatabaseLocation, create_sync_engine, open_database
+from hedgerow.storage.deliveries.batches import decode_ids
 from hedgerow.storage.migrations import apply
 from hedgerow.storage.migrations.apply import migrate, prepare_database
 from hedgerow.storage.migrations.schema_check import (
@@ -142,6 +143,82 @@ def test_existing_persons_are_queued_for_replication(place: DatabaseLocation) ->
     migrate(place)
     queued = run_sql(place, "SELECT kind, number, name FROM mirror_queue")
     assert queued == [("all", 0, "[0]")]
+
+
+def test_existing_deliveries_are_put_into_batches(place: DatabaseLocation) -> None:
+    migrate_only_to(place, "0041")
+    add_person(place)
+    add_deliveries(place)
+    migrate(place)
+    batches = run_sql(
+        place,
+        "SELECT record_id, segment, event_ids, number, created_ms FROM delivery_batches"
+        " ORDER BY record_id, segment",
+    )
+    ids = {(row[0], row[1]): decode_ids(row[2]) for row in batches}
+    # Those of the first destination have odd ids, the last two are not waiting.
+    odd = list(range(1, 4999, 2))
+    assert ids == {
+        (1, 1): odd[:1000],
+        (1, 2001): odd[1000:2000],
+        (1, 4001): odd[2000:],
+        (2, 2): [2, 4],
+    }
+    assert [row[3] for row in batches] == [1000, 1000, len(odd) - 2000, 2]
+    assert [row[4] for row in batches] == [1, 2001, 4001, 2]
+    failed = run_sql(
+        place,
+        "SELECT record_id, event_id, project_id, uuid, distinct_id, status, attempts, due_ms,"
+        " error, created_ms FROM deliveries ORDER BY event_id",
+    )
+    assert [tuple(row) for row in failed] == [
+        (1, 4999, 7, "u4999", "by ü 4999", "retrying", 3, 9, "HTTP 500", 4999),
+        (1, 5001, 7, "u5001", "by ü 5001", "dead", 25, 9, "HTTP 400", 5001),
+    ]
+    events = run_sql(
+        place, "SELECT id, segment, project_id, uuid, event FROM delivery_events ORDER BY id"
+    )
+    expected = {*odd, 2, 4, 4999, 5001}
+    assert {row[0] for row in events} == expected
+    assert len(events) == len(expected)
+    segments = {id: segment for (_, segment), some in ids.items() for id in some}
+    for id, segment, project_id, uuid, packed in events:
+        assert (segment, project_id, uuid) == (segments.get(id, id), 7, f"u{id}")
+        assert bytes(packed) == b"event"
+    # New ids follow.
+    run_sql(
+        place,
+        "INSERT INTO delivery_events (segment, project_id, uuid, distinct_id, event)"
+        " VALUES (1, 7, 'new', 'ann', '')",
+    )
+    assert run_sql(place, "SELECT id FROM delivery_events WHERE uuid = 'new'") == [(5002,)]
+
+
+def add_deliveries(place: DatabaseLocation) -> None:
+    """Add deliveries of two destinations: by far the most wait for the first one."""
+    for id in (1, 2):
+        run_sql(
+            place,
+            "INSERT INTO pipeline_records (id, project_id, family, component_id,"
+            ' component_version, enabled, "order", name, description, deleted, config, web_token,'
+            " created_at, updated_at) VALUES"
+            f" ({id}, 7, 'destination', 1, '1', TRUE, 1, '', '', FALSE, '{{}}', '',"
+            " '2026-01-02 03:04:05', '2026-01-02 03:04:05')",
+        )
+    rows = [(id, 1, "waiting", 0, 0, "") for id in range(1, 4999, 2)]
+    rows += [(id, 2, "waiting", 0, 0, "") for id in (2, 4)]
+    rows += [(4999, 1, "retrying", 3, 9, "HTTP 500"), (5001, 1, "dead", 25, 9, "HTTP 400")]
+    packed = "X'6576656e74'" if place.is_sqlite else r"'\x6576656e74'"
+    values = ", ".join(
+        f"({id}, 7, {record}, 'u{id}', 'by ü {id}', {packed}, '{status}', {attempts}, {due_ms},"
+        f" '{error}', {id})"
+        for id, record, status, attempts, due_ms, error in rows
+    )
+    run_sql(
+        place,
+        "INSERT INTO deliveries (id, project_id, record_id, uuid, distinct_id, event, status,"
+        f" attempts, due_ms, error, created_ms) VALUES {values}",
+    )
 
 
 def test_no_migration_is_changed_after_it_has_landed() -> None:

@@ -125,7 +125,7 @@ async def test_captured_event_round_trips(inbox: SqlInboxStore) -> None:
 async def test_empty_batch_is_a_no_op(inbox: SqlInboxStore) -> None:
     assert await inbox.fetch_unprocessed(0) == []
     assert await inbox.fetch_processed(0) == ()
-    assert await inbox.count_backlog() == InboxBacklog(unprocessed=0, unstored=0)
+    assert await inbox.count_backlog() == InboxBacklog()
 
 
 async def test_large_batch_is_processed_in_parts_and_in_order(inbox: SqlInboxStore) -> None:
@@ -133,7 +133,7 @@ async def test_large_batch_is_processed_in_parts_and_in_order(inbox: SqlInboxSto
         build_captured_event(number, n=number) for number in range(2 * PROCESS_BATCH_EVENTS + 3)
     ]
     await add(inbox, *events)
-    assert (await inbox.count_backlog()).unprocessed == len(events)
+    assert (await inbox.count_backlog()).total_unprocessed == len(events)
     assert len(get_uuids(await inbox.fetch_unprocessed(0))) == PROCESS_BATCH_EVENTS
     assert await process_all(inbox) == [event.uuid for event in events]
     assert get_uuids(await inbox.fetch_processed(0)) == [event.uuid for event in events]
@@ -208,13 +208,10 @@ async def test_processing_stores_results_and_removes_rows(
     rows = await inbox.fetch_unprocessed(0)
     assert await inbox.process(0, rows, decide, NOW)
     assert await inbox.fetch_unprocessed(0) == []
-    [ready] = await inbox.fetch_processed(0)
-    assert ready.number == 3
-    assert [(event.project_id, event.uuid[-1]) for event in ready.events] == [
-        (DEFAULT_PROJECT, "1"),
-        (DEFAULT_PROJECT, "2"),
-        (other, "3"),
-    ]
+    ready, of_other = await inbox.fetch_processed(0)
+    assert (ready.project_id, ready.number) == (DEFAULT_PROJECT, 2)
+    assert (of_other.project_id, of_other.number) == (other, 1)
+    assert [event.uuid[-1] for event in (*ready.events, *of_other.events)] == ["1", "2", "3"]
     assert jsonio.decode(ready.events[0].person_properties)["plan"] == "free"
     assert ready.events[1].timestamp == build_captured_event(2).timestamp
     stored = await get_properties(stores, "ann")
@@ -297,14 +294,16 @@ async def test_backlog_is_counted(inbox: SqlInboxStore) -> None:
             (),
             at,
         )
-    assert await inbox.count_backlog() == InboxBacklog(unprocessed=6, unstored=0)
+    assert await inbox.count_backlog() == InboxBacklog(unprocessed={DEFAULT_PROJECT: 6})
     rows = await inbox.fetch_unprocessed(0)
     assert await inbox.process(0, rows[:1], decide, NOW)
-    assert await inbox.count_backlog() == InboxBacklog(unprocessed=4, unstored=2)
+    assert await inbox.count_backlog() == InboxBacklog(
+        unprocessed={DEFAULT_PROJECT: 4}, unstored={DEFAULT_PROJECT: 2}
+    )
     await process_all(inbox)
-    assert await inbox.count_backlog() == InboxBacklog(unprocessed=0, unstored=6)
+    assert await inbox.count_backlog() == InboxBacklog(unstored={DEFAULT_PROJECT: 6})
     await inbox.mark_stored(await inbox.fetch_processed(0), {}, NOW)
-    assert await inbox.count_backlog() == InboxBacklog(unprocessed=0, unstored=0)
+    assert await inbox.count_backlog() == InboxBacklog()
 
 
 async def test_stored_rows_are_removed_and_no_others(inbox: SqlInboxStore) -> None:
@@ -434,7 +433,7 @@ async def test_concurrent_workers_process_each_event_once_and_in_order(
         return processed_uuids
 
     assert sum(await asyncio.gather(*(work(each) for each in (shared, others) * 2))) == 300
-    assert (await shared.count_backlog()).unstored == 300
+    assert (await shared.count_backlog()).total_unstored == 300
     for bucket in range(BUCKETS):
         last: dict[str, int] = {}
         for ready in await shared.fetch_processed(bucket):

@@ -160,7 +160,7 @@ async def test_reader_of_a_person_does_not_wait_for_later_events(
 ) -> None:
     for distinct_id in ("ann", "bob"):
         await inbox.add(PROJECT, [captured_event("seen", distinct_id)], [], NOW)
-    last = (await inbox.fetch_positions()).last_unprocessed
+    last = (await inbox.fetch_positions(PROJECT)).last_unprocessed
     with _poll_in_background(watch):
         reading = watch.wait_until_processed(_query("ann", last), [], timeout_s=LONG_S)
         waiting = await _expect_waiting(reading)
@@ -207,10 +207,10 @@ async def test_reader_of_all_events_waits_until_they_are_stored(
     inbox: SqlInboxStore, watch: InboxWatch
 ) -> None:
     await inbox.add(PROJECT, [captured_event("seen", "ann")], [], NOW)
-    last = (await inbox.fetch_positions()).last_unprocessed
+    last = (await inbox.fetch_positions(PROJECT)).last_unprocessed
     with _poll_in_background(watch):
-        persons = await _expect_waiting(watch.wait_until_all_processed(timeout_s=LONG_S))
-        events = await _expect_waiting(watch.wait_until_stored(last, timeout_s=LONG_S))
+        persons = await _expect_waiting(watch.wait_until_all_processed(PROJECT, timeout_s=LONG_S))
+        events = await _expect_waiting(watch.wait_until_stored(PROJECT, last, timeout_s=LONG_S))
         assert await inbox.fetch_reader_announcement()
         await inbox.add(PROJECT, [captured_event("seen", "bob")], [], NOW)
         await _process_first_row(inbox)

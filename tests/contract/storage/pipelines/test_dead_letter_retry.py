@@ -8,6 +8,7 @@ from sqlalchemy import Executable, update
 
 from hedgerow.pipelines.builtin.destinations.webhook import COMPONENT
 from hedgerow.pipelines.deliveries.model import DeliveryStatus
+from hedgerow.pipelines.deliveries.retry import DeadDelivery
 from hedgerow.pipelines.jobs import dead_letter_retry
 from hedgerow.pipelines.jobs.dead_letter_retry import DeadLetterRetry
 from hedgerow.pipelines.jobs.running import JobContext, JobStep
@@ -17,7 +18,7 @@ from hedgerow.storage.deliveries.history import SqlDeliveryHistory
 from hedgerow.storage.pipelines.dead_letters import SqlDeadLetterQueue
 from hedgerow.storage.tables import deliveries, destination_states
 from tests.contract.storage.conftest import NOW, Stores
-from tests.contract.storage.deliveries.test_queue import event, queue
+from tests.contract.storage.deliveries.test_queue import NOW_MS, event, queue, report
 from tests.contract.storage.pipelines.test_jobs import build_job
 
 
@@ -27,15 +28,14 @@ async def execute(stores: Stores, statement: Executable) -> None:
 
 async def build_dead_letters(stores: Stores, errors: Sequence[str]) -> Record:
     """Return a paused destination with a dead letter for each error."""
-    _, id = await queue(stores, *(event(number) for number in range(len(errors))))
+    records, id = await queue(stores, *(event(number) for number in range(len(errors))))
     record = await stores.new_record()
-    for number, error in enumerate(errors):
-        dead = (
-            update(deliveries)
-            .where(deliveries.c.uuid == event(number).uuid)
-            .values(status="dead", error=error, attempts=25)
-        )
-        await execute(stores, dead)
+    due = await records.due(id, len(errors), NOW_MS)
+    dead = {
+        each.id: DeadDelivery(since_ms=NOW_MS, attempts=25, reason=error)
+        for each, error in zip(due, errors, strict=True)
+    }
+    await records.save_report(report(id, dead=dead), NOW)
     return replace(record, id=id)
 
 
@@ -91,9 +91,7 @@ async def test_job_that_continues_retries_none_twice(stores: Stores, monkeypatch
 
 async def test_retry_ends_a_pause(stores: Stores) -> None:
     record = await build_dead_letters(stores, ["a"])
-    paused = destination_states.insert().values(
-        record_id=record.id, error="Paused", failures=9, paused_until_ms=2**50
-    )
+    paused = destination_states.update().values(error="Paused", failures=9, paused_until_ms=2**50)
     await execute(stores, paused)
     await run_job(stores, record, build_job(record, "j1"), [])
     found = await stores.database.read(

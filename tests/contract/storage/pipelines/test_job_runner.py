@@ -19,9 +19,10 @@ from hedgerow.pipelines.model import ComponentId, Job, JobId, JobStatus
 from hedgerow.pipelines.records.records import Records
 from hedgerow.plugin.component import Component, Family, SettingField
 from hedgerow.plugin.http import TransportError
-from hedgerow.plugin.imports import JobError
+from hedgerow.plugin.imports import JobError, JobPostponed
+from hedgerow.projects.model import ProjectId
 from hedgerow.storage.pipelines.running_jobs import SqlRunningJobStore
-from tests.contract.storage.conftest import Stores
+from tests.contract.storage.conftest import DEFAULT_PROJECT, Stores, run_sql
 from tests.contract.storage.pipelines.test_jobs import add_jobs as store_jobs
 from tests.contract.storage.pipelines.test_jobs import build_job
 
@@ -45,17 +46,27 @@ def build_runner(
     catalogue.add({component.key: ODD}, [component], [])
     records = Records(stores.pipelines, catalogue, EncryptionKeys([generate_encryption_key()]))
     return JobRunner(
-        SqlRunningJobStore(stores.database), records, {"replay": work}, utc_now, on_error
+        SqlRunningJobStore(stores.database),
+        records,
+        {"replay": work, "import": work},
+        utc_now,
+        on_error,
     )
 
 
-async def add_jobs(stores: Stores, *ids: str) -> list[Job]:
+async def add_jobs(stores: Stores, *ids: str, project: ProjectId = DEFAULT_PROJECT) -> list[Job]:
     jobs = [
-        build_job(await stores.new_record(enabled=True, component_id=ODD), id, minute)
+        build_job(
+            await stores.new_record(enabled=True, component_id=ODD, project_id=project), id, minute
+        )
         for minute, id in enumerate(ids)
     ]
-    await store_jobs(stores, *jobs)
+    await store_jobs(stores, *jobs, project=project)
     return jobs
+
+
+async def load(stores: Stores, job: Job) -> Job:
+    return (await SqlRunningJobStore(stores.database).current(job.id))[0]
 
 
 async def run_until_finished(
@@ -193,3 +204,101 @@ async def test_many_jobs_take_turns(stores: Stores, monkeypatch: pytest.MonkeyPa
     found = await run_until_finished(stores, jobs, build_runner(stores, work))
     assert {job.status for job in found.values()} == {JobStatus.DONE}
     assert len(started) > len(jobs)
+
+
+async def test_projects_take_turns_for_places(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project leaves half of the places free, and a crowded-out one gets a place at once."""
+    monkeypatch.setattr(job_runner, "MAX_CONCURRENT_JOBS", 4)
+    monkeypatch.setattr(job_runner, "CROWDING_SLICE_S", 0.0)
+    monkeypatch.setattr(job_runner, "POLL_INTERVAL_S", 0.02)
+    running: set[str] = set()
+    most: dict[str, int] = {}
+    is_over = asyncio.Event()
+
+    async def work(context: JobContext) -> None:
+        """Jobs of the first three projects end when the job of the last one has."""
+        name = context.job.id
+        running.add(name)
+        try:
+            kind = name[0]
+            most[kind] = max(most.get(kind, 0), sum(each[0] == kind for each in running))
+            if kind == "d":
+                is_over.set()
+            await is_over.wait()
+        finally:
+            running.discard(name)
+
+    jobs = await add_jobs(stores, *(f"a{n}" for n in range(6)))
+    for kind in "bc":
+        project = (await stores.new_project(kind)).id
+        jobs += await add_jobs(stores, *(f"{kind}{n}" for n in range(6)), project=project)
+    runner = asyncio.create_task(build_runner(stores, work).run())
+    async with asyncio.timeout(30):
+        while not {"a", "b", "c"} <= most.keys():
+            await asyncio.sleep(0.02)
+    jobs += await add_jobs(stores, "d0", project=(await stores.new_project("d")).id)
+    async with asyncio.timeout(30):
+        await is_over.wait()
+    runner.cancel()
+    await asyncio.gather(runner, return_exceptions=True)
+    assert most["a"] <= 2
+    found = await run_until_finished(stores, jobs, build_runner(stores, work))
+    assert {job.status for job in found.values()} == {JobStatus.DONE}
+
+
+async def test_job_that_ended_its_process_three_times_is_stopped(stores: Stores) -> None:
+    started: list[str] = []
+
+    async def work(context: JobContext) -> None:
+        started.append(context.job.id)
+
+    jobs = await add_jobs(stores, "kills", "lives")
+    run_sql(stores.location, "UPDATE pipeline_jobs SET crashes = 3 WHERE id = 'kills'")
+    run_sql(stores.location, "UPDATE pipeline_jobs SET crashes = 2 WHERE id = 'lives'")
+    found = await run_until_finished(stores, jobs, build_runner(stores, work))
+    assert (found["kills"].status, started) == (JobStatus.FAILED, ["lives"])
+    assert "ended 3 times" in found["kills"].error
+    assert found["lives"].status is JobStatus.DONE
+
+
+async def test_import_without_progress_is_stopped(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runner, "POLL_INTERVAL_S", 0.02)
+    monkeypatch.setattr(job_runner, "MAX_STALL_S", 3600.0)
+
+    async def work(context: JobContext) -> None:
+        if context.job.id == "saves":
+            await context.save(JobStep(cursor=1, done=1))
+            return
+        await asyncio.Event().wait()
+
+    jobs = await add_jobs(stores, "hangs", "saves")
+    run_sql(stores.location, "UPDATE pipeline_jobs SET type = 'import', stalled_s = 4000")
+    runner = build_runner(stores, work)
+    found = await run_until_finished(stores, jobs, runner)
+    assert found["hangs"].status is JobStatus.FAILED
+    assert "no progress for 1 h" in found["hangs"].error
+
+
+async def test_postponed_job_shows_why_it_waits_and_continues(stores: Stores) -> None:
+    starts: list[JobId] = []
+
+    async def work(context: JobContext) -> None:
+        starts.append(context.job.id)
+        if len(starts) == 1:
+            raise JobPostponed("The disk is nearly full.", 0.2)
+
+    jobs = await add_jobs(stores, "j")
+    runner = asyncio.create_task(build_runner(stores, work).run())
+    errors: set[str] = set()
+    async with asyncio.timeout(30):
+        while not (now := await load(stores, jobs[0])).status.is_over:
+            errors.add(now.error)
+            await asyncio.sleep(0.01)
+    runner.cancel()
+    await asyncio.gather(runner, return_exceptions=True)
+    assert "The disk is nearly full." in errors
+    assert (now.status, now.error, len(starts)) == (JobStatus.DONE, "", 2)

@@ -9,6 +9,7 @@ import pytest
 from hedgerow.pipelines.jobs.jobs import CANCEL
 from hedgerow.pipelines.model import Job, JobId, JobStatus, Record, RecordId
 from hedgerow.projects.activity import ActivityEntry
+from hedgerow.projects.model import ProjectId
 from tests.contract.storage.conftest import ACTOR, DEFAULT_PROJECT, LATER, NOW, Stores, run_sql
 
 ENTRY = ActivityEntry(
@@ -35,9 +36,9 @@ def build_job(record: Record, id: str, minute: int = 0, **payload: Any) -> Job:
     )
 
 
-async def add_jobs(stores: Stores, *jobs: Job) -> None:
+async def add_jobs(stores: Stores, *jobs: Job, project: ProjectId = DEFAULT_PROJECT) -> None:
     for job in jobs:
-        await stores.jobs.add_job(DEFAULT_PROJECT, job, ENTRY)
+        await stores.jobs.add_job(project, job, ENTRY)
 
 
 async def cancel(stores: Stores, job: Job) -> Job | None:

@@ -55,7 +55,7 @@ class Waits:
             OneNumber(), NONE, QueryLimiter(), self._wait_for_events, self._wait_for_replicas, NONE
         )
 
-    async def _wait_for_events(self) -> None:
+    async def _wait_for_events(self, _: object) -> None:
         self.seen.append("events")
 
     async def _wait_for_replicas(self) -> None:
@@ -68,7 +68,7 @@ def waits() -> Waits:
 
 
 async def _run_query(waits: Waits) -> None:
-    async def fetch_state() -> int:
+    async def fetch_state(_: object) -> int:
         return 0
 
     queries = Queries(
@@ -88,13 +88,13 @@ async def test_query_waits_once(waits: Waits) -> None:
 
 
 async def test_query_of_a_reader_that_has_waited_does_not_wait(waits: Waits) -> None:
-    async with waits.executor.pass_barriers():
+    async with waits.executor.pass_barriers(make_project().id):
         await _run_query(waits)
     assert waits.seen == ["events", "replicas"]
 
 
 async def test_each_read_waits_for_itself(waits: Waits) -> None:
-    async with waits.executor.pass_barriers():
+    async with waits.executor.pass_barriers(make_project().id):
         pass
     await waits.executor.build_context(make_project(), NOW)
     await waits.executor.build_context(make_project(), NOW, ["a filter"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hedgerow.app import payload_host
+from hedgerow.app.hosts import payload_host
 from hedgerow.http.payload import pieces
 from hedgerow.http.payload.limits import CAPTURE_LIMITS
 from hedgerow.http.payload.raw import RawPayload

@@ -1,5 +1,6 @@
 """Filters, sampling and routing of events to destinations."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -168,3 +169,39 @@ def test_routing_depends_on_the_time_of_acceptance(
 def test_a_switch_before_the_clock_was_set_back_is_in_the_past() -> None:
     assert DestinationRouter([route(True, 3600)]).destinations(event(), START) == [RecordId(7)]
     assert DestinationRouter([route(False, 3600)]).destinations(event(), START) == []
+
+
+def test_only_destinations_that_were_disabled_later_are_candidates() -> None:
+    asked: list[int] = []
+
+    def build(id: int, is_enabled: bool, *switches: int) -> Route:
+        def matches(event: Event, now: Any) -> bool:
+            asked.append(id)
+            return True
+
+        known = route(is_enabled, *switches)
+        return replace(known, record_id=RecordId(id), matches=matches)
+
+    routes = [build(1, False, 5), build(2, True), build(3, False, 20), build(4, False, 1, 9, 30)]
+    now = START + timedelta(seconds=40)
+    accepted = msgspec.structs.replace(event(), created_at=START + timedelta(seconds=10))
+    assert DestinationRouter(routes).destinations(accepted, now) == [2, 4, 3]
+    assert asked == [2, 4, 3]
+
+
+def test_properties_are_decoded_once_for_all_destinations(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    decode = jsonio.decode
+
+    def count_decode(text: str) -> Any:
+        decoded.append(text)
+        return decode(text)
+
+    monkeypatch.setattr(jsonio, "decode", count_decode)
+    of_event = {"key": "price", "value": 987}
+    of_person = {"key": "plan", "value": "once", "type": "person"}
+    config = {"properties": [of_event, of_person]}
+    matches = [compile_event_filter(config) for _ in range(20)]
+    sent = msgspec.structs.replace(event(price=987), person_properties='{"plan": "once"}')
+    assert all(each(sent, START) for each in matches)
+    assert decoded == [sent.properties, sent.person_properties]

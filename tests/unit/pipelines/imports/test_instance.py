@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -13,8 +14,9 @@ from hedgerow.pipelines.imports import instance as reading
 from hedgerow.pipelines.imports import instance_events
 from hedgerow.pipelines.imports.instance import InstanceError, PostHogInstance, is_instance_url
 from hedgerow.pipelines.imports.instance_events import read_events
+from hedgerow.pipelines.imports.reading import EventsSummary
 from hedgerow.plugin.http import Request, Response, StreamedResponse, TransportError
-from hedgerow.plugin.imports import BadRow, JobError
+from hedgerow.plugin.imports import BadRow, ImportBatch, JobError
 
 HOST = "https://source.example.com"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -86,7 +88,10 @@ def instance(http: FakeInstance, *pauses_s: float) -> PostHogInstance:
 
 
 async def read(http: FakeInstance, since: str = "") -> tuple[list[str], list[BadRow]]:
-    portions = [each async for each in read_events(instance(http), since, None, lambda: http.now)]
+    source = instance(http)
+    read_page = partial(instance_events.read_page_here, source)
+    events = read_events(source, since, None, lambda: http.now, read_page)
+    portions = [each async for each in events]
     rows = [row.identity for each in portions for row in each.rows]
     return rows, [row for each in portions for row in each.bad]
 
@@ -206,3 +211,34 @@ async def test_retry_after_is_respected_and_errors_are_retried() -> None:
     http.failures = [(301, {"location": "https://new.example.com/"})]
     with pytest.raises(InstanceError, match=r"It redirects to https://new\."):
         await parameters.page(url)
+
+
+def test_pages_of_events_are_checked() -> None:
+    parse = instance_events.parse_events_page
+    page = parse(b'{"next": null, "results": [{"id": "1"}, {}, 7, {"id": 2, "timestamp": 3}]}', "h")
+    assert [row.identity for row in page.rows] == ["1", "2"]
+    assert [bad.reason for bad in page.bad] == ["It has no id.", "It is not a JSON object."]
+    assert (page.summary.count, page.summary.newest) == (4, "")
+    many = b'{"next": null, "results": [' + b"{}," * 1000 + b"{}]}"
+    for body, reason in (
+        (many, "1,001 events for a page of at most 1,000"),
+        (b"[" * 500 + b"]" * 500, "nested deeper"),
+        (b'{"results": 1}', "not a page"),
+        (b'{"results": [], "next": "%s"}' % (b"x" * 9000), "longer than 8192"),
+        (b"<html>", "not a page of events"),
+    ):
+        with pytest.raises(JobError, match=reason):
+            parse(body, "h")
+
+
+async def test_a_page_that_names_itself_as_the_next_one_ends_the_import() -> None:
+    source = instance(FakeInstance())
+    url = source.url("events/", cursor="x")
+
+    async def read_page(_: str) -> tuple[EventsSummary, ImportBatch]:
+        summary = EventsSummary(count=0, first="", newest="", following=url)
+        return summary, ImportBatch(rows=(), cursor=None)
+
+    events = read_events(source, "", {"newest": "", "next": url}, lambda: START, read_page)
+    with pytest.raises(JobError, match="the same page"):
+        _ = [each async for each in events]

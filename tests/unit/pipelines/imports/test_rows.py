@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from hedgerow.pipelines.imports import rows
+from hedgerow.pipelines.imports.file_rows import read_batches
 from hedgerow.pipelines.imports.rows import (
     CSV,
     JSONL,
     PARQUET,
     FileBatch,
     detect_format,
-    read_batches,
 )
 from hedgerow.plugin.imports import JobError
 
@@ -57,7 +57,7 @@ def test_json_lines_with_bad_rows() -> None:
 def test_reading_continues_from_any_position(
     format: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "BATCH_ROWS", 3)
+    monkeypatch.setattr(rows, "PAGE_ROWS", 3)
     lines = ["a,b"] if format == CSV else []
     lines += [f'{n},"x\n"' if format == CSV else f'{{"n": {n}}}' for n in range(10)]
     data = "\n".join(lines).encode()
@@ -73,7 +73,7 @@ def test_reading_continues_from_any_position(
 
 
 def test_parquet_is_read_and_continued(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "BATCH_ROWS", 4)
+    monkeypatch.setattr(rows, "PAGE_ROWS", 4)
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     file = BytesIO()
     table = arrow.table({"n": list(range(10)), "at": [None] * 9 + [b"\xff"]})
@@ -86,7 +86,7 @@ def test_parquet_is_read_and_continued(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_endless_line_uses_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(rows, "MAX_ROW_BYTES", 100)
     found = read(b'{"a": 1}\n' + b"x" * 1000 + b'\n{"b": 2}\n', JSONL)
     assert values(found) == [{"a": 1}, {"b": 2}]
     assert bad(found) == [("f line 2", "The line is longer than 100 bytes.")]
@@ -124,3 +124,27 @@ def test_unreadable_file_is_an_error(data: bytes, format: str) -> None:
 def test_format_is_detected_by_suffix(name: str, format: str | None) -> None:
     assert detect_format(name, "auto") == format
     assert detect_format(name, JSONL) == JSONL
+
+
+def test_a_line_without_end_and_too_many_columns_fail_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rows, "MAX_ROW_BYTES", 100)
+    monkeypatch.setattr(rows, "MAX_LINE_BYTES", 1000)
+    for format in (CSV, JSONL):
+        with pytest.raises(JobError, match="Line 2 is longer than 1000 bytes"):
+            read(b"a,b\n" + b"x" * 1200, format)
+    monkeypatch.setattr(rows, "MAX_COLUMNS", 3)
+    with pytest.raises(JobError, match="more than 3 columns"):
+        read(b"a,b,c,d\n1,2,3,4\n", CSV)
+
+
+def test_seeking_in_a_compressed_file_shows_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "SEEK_BYTES", 2000)
+    monkeypatch.setattr(rows, "SEEK_CHUNK_BYTES", 500)
+    lines = b"".join(b'{"n": %d}\n' % n for n in range(1000))
+    position = {"line": 990, "offset": lines.index(b'{"n": 990}')}
+    *seeking, last = read(gzip.compress(lines), JSONL, position)
+    assert len(seeking) == position["offset"] // 2000
+    assert all(each.position == position and not each.rows for each in seeking)
+    assert [row.values["n"] for row in last.rows] == list(range(990, 1000))

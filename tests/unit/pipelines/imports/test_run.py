@@ -42,7 +42,7 @@ def test_bad_rows_hide_the_secrets_of_the_record() -> None:
         BadRow(location=f"row 1 of {secret}", reason="hush-hush"),
         BadRow(location="row 2", reason=reason + secret),
     ]
-    lines = counts.add_bad_rows(rows)
+    lines = counts.add_bad_rows(2, rows)
     assert [each["place"] for each in counts.samples] == [f"row 1 of {MASK}", "row 2"]
     shown = str([counts.samples, lines])
     assert "hush" not in shown
@@ -65,5 +65,5 @@ async def test_requested_wait_does_not_count_as_silence(monkeypatch: pytest.Monk
         yield ImportBatch(rows=(), cursor="never")
 
     assert [each.cursor async for each in run._read_source(patient, {}, None, ctx())] == ["there"]
-    with pytest.raises(JobError, match="sent nothing"):
+    with pytest.raises(JobError, match="sent nothing complete"):
         _ = [each async for each in run._read_source(silent, {}, None, ctx())]

@@ -1,6 +1,7 @@
 """The built-in transformations, and chains of transformations."""
 
 from collections.abc import Mapping
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -292,7 +293,7 @@ def test_each_step_gets_the_result_of_the_previous_one() -> None:
         make_transform("rename-properties", names={"a": "b"}),
         set_property("c", 3),
     )
-    result = steps.apply(event(), all_counts)
+    result = steps.apply(event(), all_counts, perf_counter)
     assert result is not None
     assert result.properties == {"b": 1, "c": 3}
     assert counts(all_counts) == [(1, 1, 0, 0)] * 3
@@ -310,7 +311,7 @@ def test_reasons_hide_the_secrets_of_the_record(before: int) -> None:
         [ChainStep(record_id=RecordId(1), transform=fail, mask=SecretMask([secret]))]
     )
     [count] = steps.new_counts()
-    steps.apply(event(), [count])
+    steps.apply(event(), [count], perf_counter)
     assert count.failed == 1
     assert count.error.startswith("." * before + "hashed ")
     assert "a-salt" not in count.error
@@ -318,7 +319,7 @@ def test_reasons_hide_the_secrets_of_the_record(before: int) -> None:
 
 def test_dropped_event_skips_the_other_steps() -> None:
     steps, all_counts = chain(set_property("a", 1), lambda _: None, raise_key_error)
-    assert steps.apply(event(), all_counts) is None
+    assert steps.apply(event(), all_counts, perf_counter) is None
     assert counts(all_counts) == [(1, 1, 0, 0), (1, 0, 1, 0), (0, 0, 0, 0)]
 
 
@@ -326,7 +327,7 @@ def test_failing_step_is_skipped() -> None:
     steps, all_counts = chain(
         raise_key_error, set_property("a", 1), raise_system_exit, fail_always("salt: missing")
     )
-    result = steps.apply(event(), all_counts)
+    result = steps.apply(event(), all_counts, perf_counter)
     assert result is not None
     assert result.properties == {"a": 1}
     assert counts(all_counts) == [(1, 0, 0, 1), (1, 1, 0, 0), (1, 0, 0, 1), (1, 0, 0, 1)]
@@ -345,7 +346,7 @@ def test_number_of_reasons_is_limited() -> None:
 
     steps, (counts,) = chain(raise_unique_error)
     for number in range(100):
-        steps.apply(event({"n": number}), [counts])
+        steps.apply(event({"n": number}), [counts], perf_counter)
     assert (counts.failed, len(counts.reasons)) == (100, MAX_REASONS)
 
 
@@ -381,7 +382,7 @@ def mutate_and_raise(each: IncomingEvent) -> IncomingEvent:
 def test_results_of_packages_are_checked(transform: Any, error: str) -> None:
     steps, (counts,) = chain(guard_transform(transform))
     before = event({"$set": {"plan": "free"}})
-    assert steps.apply(before, [counts]) is before
+    assert steps.apply(before, [counts], perf_counter) is before
     assert before.properties == {"$set": {"plan": "free"}}
     assert (counts.failed, counts.error) == (1, error)
 
@@ -427,6 +428,6 @@ def test_builtin_transformations_never_fail_and_are_deterministic(
     for component in BUILTIN_TRANSFORMATIONS:
         name = component.key.removeprefix("hedgerow/")
         steps, (counts,) = chain(make_transform(name, **SETTINGS[component.key]))
-        once, again = (steps.apply(event(properties), [counts]) for _ in range(2))
+        once, again = (steps.apply(event(properties), [counts], perf_counter) for _ in range(2))
         assert once == again, name
         assert counts.failed == 0, (name, counts.reasons)

@@ -1,12 +1,14 @@
 """Files: imports events from CSV, JSON Lines or Parquet files, on disk, on the web or in S3."""
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from hedgerow.pipelines.destinations.s3 import S3_ACCESS_SETTINGS
 from hedgerow.pipelines.imports.files import SourceFile, check_source, list_source_files
 from hedgerow.pipelines.imports.mapping import check_mapping
-from hedgerow.pipelines.imports.rows import AUTO, CSV, JSONL, PARQUET, detect_format, read_batches
+from hedgerow.pipelines.imports.reading import PreparedBatch
+from hedgerow.pipelines.imports.rows import AUTO, CSV, JSONL, PARQUET, detect_format
 from hedgerow.pipelines.imports.schedule import check_schedule
 from hedgerow.plugin.component import Component, Family, SettingField, Settings
 from hedgerow.plugin.imports import ImportBatch, ImportContext, JobError
@@ -47,23 +49,20 @@ async def _read_file(
     is_begun = bool(cursor) and (cursor["name"], cursor["version"]) == (file.name, file.version)
     position = cursor["position"] if is_begun and file.version else None
     details = {"file": file.name, "files": number}
-    async with file.open() as opened:
-        batches = read_batches(opened, format, file.name, position)
-        while (batch := await ctx.run_in_thread(lambda: next(batches, None))) is not None:
-            yield ImportBatch(
-                rows=batch.rows,
-                bad=batch.bad,
-                cursor={"name": file.name, "version": file.version, "position": batch.position},
-                total=batch.total,
+    async with (
+        file.open() as opened,
+        aclosing(ctx.reader.read_file(opened, file.name, format, position)) as pages,
+    ):
+        async for page in pages:
+            cursor = {"name": file.name, "version": file.version, "position": page.position}
+            is_finished = page.is_last and bool(file.version)
+            yield PreparedBatch(
+                prepared=page.rows,
+                cursor=cursor,
+                total=page.total,
                 details=details,
+                finished=[file.file_version] if is_finished else (),
             )
-            position = batch.position
-    yield ImportBatch(
-        rows=(),
-        cursor={"name": file.name, "version": file.version, "position": position},
-        details=details,
-        finished=[file.file_version] if file.version else (),
-    )
 
 
 async def check_connection(settings: Mapping[str, Any], ctx: ImportContext) -> None:

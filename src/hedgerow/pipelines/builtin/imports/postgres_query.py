@@ -1,26 +1,22 @@
 """PostgreSQL query: imports events from rows of your database."""
 
 from collections.abc import AsyncIterator, Mapping
-from hashlib import sha256
+from contextlib import aclosing
 from typing import Any
 
 from hedgerow.errors import Invalid
-from hedgerow.lib import jsonio
 from hedgerow.pipelines.imports.mapping import check_mapping
-from hedgerow.pipelines.imports.rows import to_json_value
+from hedgerow.pipelines.imports.reading import PreparedBatch
 from hedgerow.pipelines.imports.schedule import check_schedule
 from hedgerow.plugin.component import Component, Family, SettingField, Settings, SettingType
 from hedgerow.plugin.database_address import DatabaseAddress, parse_database_address
-from hedgerow.plugin.imports import DatabaseQuery, ImportBatch, ImportContext, JobError, SourceRow
+from hedgerow.plugin.imports import DatabaseQuery, ImportBatch, ImportContext
 from hedgerow.plugin.presets import (
     IMPORT_JOB,
     MAPPING_SETTING,
     SCHEDULE_SETTING,
     TEST_CONNECTION_JOB,
 )
-
-# Rows with the last value of the cursor are read again and skipped by the hash of their content.
-MAX_KNOWN_HASHES = 1000
 
 
 def check(settings: Settings) -> None:
@@ -42,47 +38,26 @@ async def read(
     settings: Mapping[str, Any], cursor: Any, ctx: ImportContext
 ) -> AsyncIterator[ImportBatch]:
     """Read rows in the order of the cursor column, from the end of the last run on."""
-    at: str | None = cursor["at"] if cursor else None
-    known: list[str] = list(cursor["known"]) if cursor else []
-    query = DatabaseQuery(
-        address=_parse_address(settings["url"]),
-        text=settings["query"],
-        cursor_column=settings["cursor_column"],
-        start=at,
-    )
-    async with ctx.database.rows(query) as batches:
-        async for batch in batches:
-            rows = []
-            for value, columns in batch:
-                if value is None:
-                    raise JobError("A row has no value in the cursor column.")
-                values = to_json_value(columns)
-                hash = sha256(jsonio.encode(values)).hexdigest()
-                if value != at:
-                    at, known = value, []
-                elif hash in known:
-                    continue
-                if len(known) < MAX_KNOWN_HASHES:
-                    known.append(hash)
-                rows.append(
-                    SourceRow(
-                        identity=f"{value}\n{hash}",
-                        location=f"{query.cursor_column} {value}",
-                        values=values,
-                    )
-                )
-            yield ImportBatch(rows=rows, cursor={"at": at, "known": list(known)})
+    query = _build_query(settings, cursor["at"] if cursor else None)
+    known = cursor["known"] if cursor else ()
+    async with aclosing(ctx.reader.read_query(query, known)) as pages:
+        async for page in pages:
+            if page.position is not None:
+                yield PreparedBatch(prepared=page.rows, cursor=page.position)
 
 
 async def check_connection(settings: Mapping[str, Any], ctx: ImportContext) -> None:
-    query = DatabaseQuery(
+    async with aclosing(ctx.reader.read_query(_build_query(settings, None))) as pages:
+        await anext(pages, None)
+
+
+def _build_query(settings: Mapping[str, Any], start: str | None) -> DatabaseQuery:
+    return DatabaseQuery(
         address=_parse_address(settings["url"]),
         text=settings["query"],
         cursor_column=settings["cursor_column"],
-        start=None,
+        start=start,
     )
-    async with ctx.database.rows(query) as batches:
-        await anext(aiter(batches), None)
 
 
 COMPONENT = Component(

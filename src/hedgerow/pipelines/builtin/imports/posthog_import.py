@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from hedgerow.errors import Invalid
 from hedgerow.pipelines.imports.instance import PostHogInstance, is_instance_url
-from hedgerow.pipelines.imports.instance_events import read_events
+from hedgerow.pipelines.imports.instance_events import read_events, read_page_in_worker
 from hedgerow.pipelines.imports.schedule import check_schedule
 from hedgerow.plugin.component import Component, Family, SettingField, Settings
 from hedgerow.plugin.imports import ImportBatch, ImportContext
@@ -28,12 +29,14 @@ def check(settings: Settings) -> None:
 def read(
     settings: Mapping[str, Any], cursor: Any, ctx: ImportContext
 ) -> AsyncIterator[ImportBatch]:
-    return read_events(_build_instance(settings, ctx), settings["date_from"], cursor, ctx.clock)
+    instance = _build_instance(settings, ctx)
+    read_page = partial(read_page_in_worker, instance, ctx)
+    return read_events(instance, settings["date_from"], cursor, ctx.clock, read_page)
 
 
 async def check_connection(settings: Mapping[str, Any], ctx: ImportContext) -> None:
     instance = _build_instance(settings, ctx)
-    await instance.page(instance.url("events/", limit=1))
+    await read_page_in_worker(instance, ctx, instance.url("events/", limit=1))
 
 
 def _build_instance(settings: Mapping[str, Any], ctx: ImportContext) -> PostHogInstance:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from hedgerow.lib.fair_queue import MIN_REMEMBERED_KEYS, Places, Turns
+from hedgerow.lib.workers.fair_queue import MIN_REMEMBERED_KEYS, Places, Starts, Turns
 
 
 def _take_turns(turns: Turns[str], waiting: str, number: int, cost: float = 1) -> str:
@@ -152,3 +152,51 @@ async def test_a_place_that_arrives_with_a_cancellation_is_not_lost() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert (places.running, places.waiting) == (0, 0)
+
+
+async def _start(starts: Starts[str], keys: str) -> list[str]:
+    """Start work of these keys, and return what began in each iteration of the loop."""
+    begun: list[str] = []
+
+    async def run(key: str) -> None:
+        await starts.wait(key)
+        begun[-1] += key
+
+    tasks = [asyncio.create_task(run(key)) for key in keys]
+    while not all(task.done() for task in tasks):
+        begun.append("")
+        await asyncio.sleep(0)
+    return [each for each in begun if each]
+
+
+async def test_a_few_pieces_of_work_begin_in_an_iteration() -> None:
+    assert [len(each) for each in await _start(Starts(3), "a" * 10)] == [3, 3, 3, 1]
+
+
+async def test_keys_take_turns_to_begin() -> None:
+    assert "".join(await _start(Starts(2), "aaaaaabb")) == "aababaaa"
+
+
+async def test_work_begins_at_once_after_an_idle_iteration() -> None:
+    starts = Starts[str](2)
+    await _start(starts, "aaaa")
+    await _settle()
+    async with asyncio.timeout(0):
+        await starts.wait("a")
+        await starts.wait("a")
+
+
+async def test_work_that_is_cancelled_takes_no_turn() -> None:
+    starts = Starts[str](1)
+    begun: list[int] = []
+
+    async def run(number: int) -> None:
+        await starts.wait("a")
+        begun.append(number)
+
+    tasks = [asyncio.create_task(run(number)) for number in range(4)]
+    await asyncio.sleep(0)
+    tasks[2].cancel()
+    await asyncio.wait(tasks)
+    assert begun == [0, 1, 3]
+    assert tasks[2].cancelled()

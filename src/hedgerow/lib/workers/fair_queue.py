@@ -140,3 +140,44 @@ class Places(Generic[K]):
             own.remove(turn)
             if not own:
                 del self._waiting[key]
+
+
+class Starts(Generic[K]):
+    """A limit on how much work begins in an iteration of the event loop, so that what else the loop
+    has to do waits for a few pieces of it only. Keys take turns."""
+
+    def __init__(self, per_iteration: int) -> None:
+        self._per_iteration = per_iteration
+        self._turns = Turns[K]()
+        self._left = per_iteration
+        self._is_scheduled = False
+        self._waiting: dict[K, deque[asyncio.Future[None]]] = {}
+
+    async def wait(self, key: K) -> None:
+        """Wait until work of this key may begin."""
+        loop = asyncio.get_running_loop()
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            loop.call_soon(self._begin_iteration, loop)
+        if not self._waiting and self._left:
+            self._left -= 1
+            self._turns.charge(key, 1)
+            return
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.setdefault(key, deque()).append(turn)
+        await turn
+
+    def _begin_iteration(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._left = self._per_iteration
+        while self._waiting and self._left:
+            key = self._turns.choose(self._waiting)
+            turn = self._waiting[key].popleft()
+            if not self._waiting[key]:
+                del self._waiting[key]
+            if not turn.done():
+                self._left -= 1
+                self._turns.charge(key, 1)
+                turn.set_result(None)
+        self._is_scheduled = bool(self._waiting) or self._left < self._per_iteration
+        if self._is_scheduled:
+            loop.call_soon(self._begin_iteration, loop)

@@ -49,7 +49,8 @@ PART_BYTES = 256 * 1024
 # After larger requests, memory is given back to the system.
 LARGE_BYTES = 4 << 20
 
-_pack = msgspec.msgpack.Encoder().encode
+_encode_ids = msgspec.msgpack.Encoder().encode
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -101,9 +102,9 @@ def _parse_and_pack_piece(
     payload: Any, arguments: CaptureArguments
 ) -> tuple[PackedBatch, PayloadError | None]:
     try:
-        return _pack_batch(parse_events(payload, arguments, MAX_EVENTS), arguments), None
+        return _pack(parse_events(payload, arguments, MAX_EVENTS), arguments), None
     except AllEventsRejected as refused:
-        return _pack_batch(refused.batch, arguments), PayloadError.from_error(refused)
+        return _pack(refused.batch, arguments), PayloadError.from_error(refused)
 
 
 def _decode(request: PayloadRequest) -> Any:
@@ -128,19 +129,23 @@ def _decode(request: PayloadRequest) -> Any:
     return decode(raw, limits, None if request.capture is None else parse_in_pieces)
 
 
-def _pack_batch(batch: CaptureBatch, arguments: CaptureArguments) -> PackedBatch:
+def _pack(batch: CaptureBatch, arguments: CaptureArguments) -> PackedBatch:
+    packed = pack_batch(batch, arguments.bucket_count)
+    return packed if arguments.v1 is None else replace(packed, results=build_results(batch))
+
+
+def pack_batch(batch: CaptureBatch, bucket_count: int) -> PackedBatch:
     ordinary = [event for event in batch.events if not is_cookieless(event)]
     cookieless = [event for event in batch.events if is_cookieless(event)]
     return PackedBatch(
         token=batch.token,
-        rows=list(pack_captured(ordinary, arguments.bucket_count)),
-        ids=[_pack(each) for each in _collect_ids(ordinary)],
+        rows=list(pack_captured(ordinary, bucket_count)),
+        ids=[_encode_ids(each) for each in _collect_ids(ordinary)],
         cookieless=list(_pack_parts(cookieless)),
         event_count=len(batch.events),
         rejected=batch.rejected[:MAX_REPORTED_REJECTIONS],
         rejected_count=len(batch.rejected),
         warnings=batch.warnings,
-        results={} if arguments.v1 is None else build_results(batch),
     )
 
 
@@ -165,24 +170,24 @@ def _pack_parts(events: Sequence[CapturedEvent]) -> Iterator[bytes]:
         yield _encode_json(part)
 
 
-def _give_back_memory(handle: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+def give_back_memory() -> None:
     """glibc keeps freed memory for itself unless it is requested to give it back."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    gc.collect()
+    if _trim is not None:
+        _trim(0)
 
-    def handle_and_trim(frame: bytes) -> bytes:
-        response = handle(frame)
-        if trim is not None and max(len(frame), len(response)) > LARGE_BYTES:
-            gc.collect()
-            trim(0)
-        return response
 
-    return handle_and_trim
+def _handle_and_trim(frame: bytes) -> bytes:
+    response = handle(frame)
+    if max(len(frame), len(response)) > LARGE_BYTES:
+        give_back_memory()
+    return response
 
 
 def build_handler() -> Callable[[bytes], bytes]:
     # JSON values have no cycles, and collections in between would take longer than parsing.
     gc.disable()
-    return _give_back_memory(handle)
+    return _handle_and_trim
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""How much an attack on an installation, or on a project, harms others."""

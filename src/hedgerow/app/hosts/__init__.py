@@ -1,0 +1,1 @@
+"""The modules that worker processes run. They import little, so that they start fast."""
