@@ -76,8 +76,8 @@ def pair(
 
 def test_only_the_first_process_prints_keys(pair: tuple[LiveServer, LiveServer]) -> None:
     one, two = pair
-    assert "phx_" in one.output
-    assert "phx_" not in two.output
+    assert "Personal key" in one.output
+    assert "Personal key" not in two.output
 
 
 def test_project_created_in_one_process_is_visible_in_the_other(

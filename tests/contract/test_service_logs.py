@@ -1,5 +1,7 @@
 """The report of a failed test shows what the services logged during it."""
 
+import json
+
 import httpx
 import pytest
 
@@ -32,3 +34,14 @@ def test_failure_shows_log_of_shared_service(
     assert report(request, None) == []
     service_logs.begin_test()
     assert report(request, AssertionError("failed")) == []
+
+
+def test_a_hold_of_the_event_loop_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = service_logs.open_log("a service")
+    hold = {"event": "the event loop was held", "handler": "a.b", "cpu_ms": 60, "stack": ["c"]}
+    log.lines = [json.dumps(hold) + "\n", "another line\n"]
+    assert service_logs.list_holds() == ["a.b held the event loop for 60 ms: ['c']"]
+    monkeypatch.setattr(service_logs, "ALLOWED_HOLDS", {"a.b": "It is known."})
+    assert service_logs.list_holds() == []
+    log.lines.clear()
+    log.is_open = False

@@ -165,9 +165,10 @@ class DefinitionLearner:
         if self._new_key_count >= MAX_NEW_KEYS or not 0 < len(name) <= NAME_MAX_CHARS:
             return None
         shape = _EventShape(name, keys, _list_properties(seen), at)
-        self._new_key_count += len(keys) + 1
-        if len(keys) <= MAX_KEYS_PER_SHAPE:
-            self._key_count += len(keys) + 1
+        size = max(len(keys), len(shape.properties)) + 1
+        self._new_key_count += size
+        if size <= MAX_KEYS_PER_SHAPE:
+            self._key_count += size
             shapes[key] = shape
         return shape
 

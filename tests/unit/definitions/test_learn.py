@@ -130,3 +130,14 @@ async def test_names_without_end_need_bounded_memory(
     await learner.save()
     assert len(store.saved[0].events) <= 100
     assert names(store.saved[1]) == {"\ufffd": None}
+
+
+async def test_new_properties_of_persons_count_as_new_keys(
+    store: SavedNames, learner: DefinitionLearner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learn, "MAX_NEW_KEYS", 100)
+    for number in range(10):
+        values = {f"a{number}_{each}": 1 for each in range(60)}
+        learner.observe(PROJECT, [seen({"$set": values}, f"e{number}")])
+    await learner.save()
+    assert len(store.saved[0].events) == 2

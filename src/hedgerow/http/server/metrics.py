@@ -33,6 +33,7 @@ from hedgerow.errors import NotFound, OperatorError
 from hedgerow.http.endpoint import fast_endpoint
 from hedgerow.http.server.response import Reply, build_reply
 from hedgerow.http.server.trace import Trace
+from hedgerow.lib.threads import run_in_thread
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -127,7 +128,8 @@ class Metrics(Collector):
         # A proxy that blocks the two documented spellings may not recognize an escaped one.
         if not self.is_on_service_port or b"%" in scope.get("raw_path", b""):
             raise NotFound
-        body = generate_latest(self._registry)
+        # Thousands of lines, which the port of the metrics writes in a thread, too.
+        body = await run_in_thread(lambda: generate_latest(self._registry))
         return build_reply(200, body, (b"content-type", CONTENT_TYPE_LATEST.encode()))
 
     @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -18,6 +18,7 @@ from hedgerow.errors import Invalid
 from hedgerow.lib.clock import Clock
 from hedgerow.lib.optional_packages import import_package
 from hedgerow.plugin.component import SettingField, SettingType
+from hedgerow.plugin.delivery import RunInThread, run_inline
 from hedgerow.plugin.http import HttpClient, Request, StreamedResponse, TransportError
 
 PUT_TIMEOUT_S = 50.0
@@ -135,15 +136,23 @@ class Bucket:
     """Every method raises TransportError without a response, and S3Error, a subclass, for an error
     response."""
 
-    def __init__(self, access: S3Access, name: str, http: HttpClient, clock: Clock) -> None:
+    def __init__(
+        self,
+        access: S3Access,
+        name: str,
+        http: HttpClient,
+        clock: Clock,
+        run_in_thread: RunInThread = run_inline,
+    ) -> None:
         self._access = access
         self._name = name
         self._http = http
         self._clock = clock
+        self._run_in_thread = run_in_thread
 
     async def put(self, key: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Store an object atomically."""
-        request = self._request("PUT", key, "", headers, body)
+        request = await self._build_request("PUT", key, headers=headers, body=body)
         response = await self._http.send(replace(request, timeout_s=PUT_TIMEOUT_S))
         if response.status != 200:
             raise _build_error(response.status, response.body)
@@ -156,7 +165,7 @@ class Bucket:
         headers = {"range": f"bytes={start}-"} if start else {}
         if etag:
             headers["if-match"] = etag
-        request = self._request("GET", key, "", headers)
+        request = await self._build_request("GET", key, headers=headers)
         async with self._http.stream(replace(request, timeout_s=READ_TIMEOUT_S)) as stream:
             if stream.status not in (200, 206):
                 raise _build_error(stream.status, await _read_bounded(stream, MAX_ERROR_BYTES))
@@ -184,14 +193,27 @@ class Bucket:
         query = "&".join(
             f"{name}={quote(parameters[name], safe='-_.~')}" for name in sorted(parameters)
         )
-        request = self._request("GET", "", query, {})
+        request = await self._build_request("GET", "", query)
         async with self._http.stream(replace(request, timeout_s=READ_TIMEOUT_S)) as stream:
             if stream.status != 200:
                 raise _build_error(stream.status, await _read_bounded(stream, MAX_ERROR_BYTES))
             return await _read_bounded(stream, MAX_RESPONSE_BYTES)
 
+    async def _build_request(
+        self,
+        method: str,
+        key: str,
+        query: str = "",
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> Request:
+        # Hashing a large body takes long, and so does importing the signer.
+        work = partial(self._request, method, key, query, headers or {}, body)
+        return await self._run_in_thread(work)
+
     def _request(
-        self, method: str, key: str, query: str, headers: Mapping[str, str], body: bytes = b""
+        self, method: str, key: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> Request:
         access = self._access
         endpoint = urlsplit(access.endpoint or f"https://s3.{access.region}.amazonaws.com")

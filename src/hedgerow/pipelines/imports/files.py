@@ -114,7 +114,7 @@ async def _list_bucket_files(
     settings: Mapping[str, Any], ctx: ImportContext
 ) -> AsyncIterator[SourceFile]:
     name, prefix = _split_s3_url(settings["source"])
-    bucket = Bucket(S3Access.from_settings(settings), name, ctx.http, ctx.clock)
+    bucket = Bucket(S3Access.from_settings(settings), name, ctx.http, ctx.clock, ctx.run_in_thread)
     async for found in _list_objects(bucket, prefix, ctx):
         if not found.key.endswith("/"):
             open_file = _open_object(bucket, found.key, found.etag, ctx)

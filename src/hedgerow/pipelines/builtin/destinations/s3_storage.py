@@ -56,7 +56,11 @@ async def deliver(
     events: Sequence[Event], settings: Settings, ctx: DeliveryContext
 ) -> Sequence[Outcome]:
     bucket = Bucket(
-        S3Access.from_settings(settings), settings["bucket"], ctx.http, clock=lambda: ctx.now
+        S3Access.from_settings(settings),
+        settings["bucket"],
+        ctx.http,
+        clock=lambda: ctx.now,
+        run_in_thread=ctx.run_in_thread,
     )
     outcomes: list[Outcome] = []
     lines = [encode_line(event) for event in events]
