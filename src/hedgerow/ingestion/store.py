@@ -30,7 +30,7 @@ BACKLOG_BATCH_EVENTS = 2_000
 STORE_BATCH_EVENTS = 5000
 # A batch is held in memory, so its size is limited as well.
 PROCESS_BATCH_BYTES = 8 << 20
-STORE_BATCH_BYTES = 32 << 20
+STORE_BATCH_BYTES = 8 << 20
 # Of stored events, whose deliveries are created in one transaction.
 FAN_OUT_EVENTS = 1000
 FAN_OUT_BYTES = 4 << 20

@@ -51,14 +51,14 @@ class PreparedQuery:
     """A select that is compiled once per dialect."""
 
     def __init__(self, statement: Select[Any] | TextClause) -> None:
-        self._statement = statement
+        self.statement = statement
         self._compiled: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def compile(self, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
         """Return the driver's SQL and the parameter names in the order of its placeholders."""
         found = self._compiled.get(dialect.name)
         if found is None:
-            compiled = self._statement.compile(dialect=dialect)
+            compiled = self.statement.compile(dialect=dialect)
             assert isinstance(compiled, SQLCompiler)
             found = str(compiled), tuple(compiled.positiontup or ())
             self._compiled[dialect.name] = found

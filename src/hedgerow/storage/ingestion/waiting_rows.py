@@ -2,11 +2,11 @@
 than a batch, the first ones of each project, so that none waits for the backlog of another.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Integer, bindparam, literal_column, select, text
+from sqlalchemy import Connection, Integer, bindparam, literal_column, select, text
 
 from hedgerow.lib.workers.fair_queue import Turns
 from hedgerow.projects.model import ProjectId
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 # Rows may be large: fetch a few, then twice as many, until there are enough.
 MIN_FETCH_ROWS = 8
+# More is read in a thread: on SQLite a query holds the event loop.
+MAX_INLINE_BYTES = 1 << 20
 # With more projects in a batch, the share of each is too small for its transaction.
 MAX_PROJECTS_PER_BATCH = 50
 # How many waiting projects to look for at a time. The next batch begins with those after them.
@@ -73,8 +75,9 @@ class WaitingRows:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._turns = Turns[ProjectId]()
-        # How many rows the last fetch of each query needed.
+        # How many rows the last fetch of each query needed, and the size of its rows.
         self._row_estimates: dict[PreparedQuery, int] = {}
+        self._row_sizes: dict[PreparedQuery, int] = {}
         # For each bucket, the last project that was listed, if there were too many.
         self._last_listed: dict[int, int] = {}
 
@@ -143,7 +146,7 @@ class WaitingRows:
         step = self._row_estimates.get(query, MIN_FETCH_ROWS)
         while found.events < limits.events and found.size < limits.size:
             after = found.rows[-1][0] if found.rows else params["after"]
-            rows = await self._database.fetch(query, {**params, "after": after, "limit": step})
+            rows = await self._read(query, {**params, "after": after, "limit": step})
             for row in rows:
                 # A retried dead letter has number 0 but is work nevertheless.
                 number = max(1, row[1])
@@ -164,7 +167,19 @@ class WaitingRows:
 
     def _note_estimate(self, query: PreparedQuery, found: _Found) -> _Found:
         self._row_estimates[query] = max(MIN_FETCH_ROWS, len(found.rows) + 1)
+        self._row_sizes[query] = found.size // max(1, len(found.rows))
         return found
+
+    async def _read(
+        self, query: PreparedQuery, params: Mapping[str, Any]
+    ) -> Sequence[tuple[Any, ...]]:
+        if self._row_sizes.get(query, 0) * params["limit"] < MAX_INLINE_BYTES:
+            return await self._database.fetch(query, params)
+
+        def run(connection: Connection) -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in connection.execute(query.statement, params)]
+
+        return await self._database.read_in_background(run)
 
 
 def _count_down(items: list[T]) -> Iterator[tuple[int, T]]:
