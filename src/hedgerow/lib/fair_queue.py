@@ -54,6 +54,17 @@ class Turns(Generic[K]):
         return max(self._ends.get(key, 0.0), self._now)
 
 
+class _Hold(Generic[K]):
+    """A place of a key, which ends at a time of the event loop."""
+
+    __slots__ = ("is_held", "key", "until")
+
+    def __init__(self, key: K) -> None:
+        self.key = key
+        self.is_held = True
+        self.until = 0.0
+
+
 class Places(Generic[K]):
     """A limit on what runs at the same time. A key gets as many places as it leaves free, and at
     most `per_key`: alone about half of them, so that the next one finds some, however long
@@ -72,6 +83,9 @@ class Places(Generic[K]):
         self._running_total = 0
         # The keys that wait, in the order in which they began to.
         self._waiting: dict[K, deque[asyncio.Future[None]]] = {}
+        # Places that end at a time, and the timer for the first of them.
+        self._lent: deque[_Hold[K]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def running(self) -> int:
@@ -89,28 +103,46 @@ class Places(Generic[K]):
         """Wait for a place of this key, and hold it during the block. After `max_s` the place is
         free again although the block continues: for work that costs most when it begins."""
         await self.acquire(key)
-        is_held = True
-
-        def give_back() -> None:
-            nonlocal is_held
-            if is_held:
-                is_held = False
-                self.release(key)
-
-        timer = None if max_s is None else asyncio.get_running_loop().call_later(max_s, give_back)
+        held = _Hold(key)
+        if max_s is not None:
+            held.until = asyncio.get_running_loop().time() + max_s
+            self._lent.append(held)
+            self._schedule_expiry()
         try:
             yield
         finally:
-            if timer is not None:
-                timer.cancel()
-            give_back()
+            self._give_back(held)
+
+    def _give_back(self, held: "_Hold[K]") -> None:
+        if held.is_held:
+            held.is_held = False
+            self.release(held.key)
+
+    def _expire(self) -> None:
+        """Free the places whose time is over. They end in the order in which they were lent."""
+        now = asyncio.get_running_loop().time()
+        while self._lent and (not self._lent[0].is_held or self._lent[0].until <= now):
+            self._give_back(self._lent.popleft())
+
+    def _schedule_expiry(self) -> None:
+        """One timer, and only while a key waits: most places are given back before their time."""
+        if self._lent and self._waiting and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(self._lent[0].until, self._expire_and_continue)
+
+    def _expire_and_continue(self) -> None:
+        self._timer = None
+        self._expire()
+        self._schedule_expiry()
 
     async def acquire(self, key: K) -> None:
+        self._expire()
         if key not in self._waiting and self._has_place(key):
             self._take(key)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, deque()).append(turn)
+        self._schedule_expiry()
         try:
             await turn
         except asyncio.CancelledError:
