@@ -94,17 +94,6 @@ _INSERT_INBOX = PreparedInsert(
 )
 # A literal: SQLAlchemy would use a bound parameter on SQLite.
 _ZERO = literal_column("0", Integer)
-_select_ready = PreparedQuery(
-    select(
-        ready_events.c.id, ready_events.c.number, ready_events.c.events, ready_events.c.project_id
-    )
-    .where(
-        (ready_events.c.bucket == bindparam("bucket")) & (ready_events.c.id > bindparam("after"))
-    )
-    .order_by(ready_events.c.id)
-    .limit(bindparam("limit"))
-    .offset(_ZERO)
-)
 _select_ready_sizes = PreparedQuery(
     select(ready_events.c.id, ready_events.c.number, func.length(ready_events.c.events))
     .where(
@@ -179,7 +168,8 @@ class SqlInboxStore(InboxStore):
         self._is_shared = buckets > 1 and database.engine_name == "postgresql"
         self._leases = BucketLeases(database, buckets)
         self._behaviors = behaviors.TrackedBehaviors()
-        self._waiting = WaitingRows(database)
+        self._waiting = WaitingRows(database, inbox)
+        self._ready = WaitingRows(database, ready_events)
         self._positions_of_project = build_positions_query(buckets, min(buckets, STORE_BUCKETS))
 
     @property
@@ -309,12 +299,12 @@ class SqlInboxStore(InboxStore):
 
     async def fetch_processed(self, bucket: int) -> Sequence[ProcessedRow]:
         limits = BatchLimits(events=STORE_BATCH_EVENTS, size=STORE_BATCH_BYTES)
-        params = {"bucket": bucket, "after": 0}
         if self._buckets == 1:
-            rows = (await self._waiting.fetch_first(_select_ready, params, limits)).rows
+            rows = await self._ready.fetch(bucket, limits)
         else:
-            found = await self._waiting.fetch_first(_select_ready_sizes, params, limits)
-            batch = found.rows
+            # In their order: a lease names the last row of a batch.
+            params = {"bucket": bucket, "after": 0}
+            batch = (await self._ready.fetch_first(_select_ready_sizes, params, limits)).rows
             last = await self._leases.acquire(bucket, batch[-1][0]) if batch else None
             if last is None:
                 return ()

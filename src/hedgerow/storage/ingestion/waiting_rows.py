@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Integer, bindparam, literal_column, select, text
+from sqlalchemy import Connection, Integer, Table, bindparam, literal_column, select, text
 
 from hedgerow.lib.workers.fair_queue import Turns
 from hedgerow.projects.model import ProjectId
 from hedgerow.storage.engine.database import Database, PreparedQuery
-from hedgerow.storage.tables.ingestion import inbox
 
 T = TypeVar("T")
 
 # Rows may be large: fetch a few, then twice as many, until there are enough.
 MIN_FETCH_ROWS = 8
+# A large event costs as much as several small ones.
+BYTES_PER_EVENT = 2048
 # More is read in a thread: on SQLite a query holds the event loop.
 MAX_INLINE_BYTES = 1 << 20
 # With more projects in a batch, the share of each is too small for its transaction.
@@ -26,31 +27,21 @@ MAX_LISTED_PROJECTS = 200
 
 # A literal: SQLAlchemy would use a bound parameter on SQLite.
 _ZERO = literal_column("0", Integer)
-_first = select(inbox.c.id, inbox.c.number, inbox.c.events, inbox.c.project_id).where(
-    (inbox.c.bucket == bindparam("bucket")) & (inbox.c.id > bindparam("after"))
-)
-_select_all = PreparedQuery(_first.order_by(inbox.c.id).limit(bindparam("limit")).offset(_ZERO))
-_select_of_project = PreparedQuery(
-    _first.where(inbox.c.project_id == bindparam("project_id"))
-    .order_by(inbox.c.id)
-    .limit(bindparam("limit"))
-    .offset(_ZERO)
-)
 # One look-up in the index for each project, however many rows it has.
-_select_projects = PreparedQuery(
-    text("""
+_PROJECTS = """
 WITH RECURSIVE waiting (project_id) AS (
-    SELECT min(project_id) FROM inbox WHERE bucket = :bucket AND project_id > :after
+    SELECT min(project_id) FROM {table} WHERE bucket = :bucket AND project_id > :after
     UNION ALL
     SELECT (
-        SELECT min(project_id) FROM inbox
+        SELECT min(project_id) FROM {table}
         WHERE bucket = :bucket AND project_id > waiting.project_id
     )
     FROM waiting WHERE waiting.project_id IS NOT NULL
 )
 SELECT project_id FROM waiting WHERE project_id IS NOT NULL LIMIT :limit
-""")
-)
+"""
+# Below all projects, also the unknown one.
+_BEFORE_ALL = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +61,18 @@ class _Found:
 
 
 class WaitingRows:
-    """Rows of the inbox, as (id, number of events, encoded events, project)."""
+    """Rows of `inbox` or `ready_events`, as (id, number of events, encoded events, project)."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, table: Table) -> None:
         self._database = database
+        first = select(table.c.id, table.c.number, table.c.events, table.c.project_id).where(
+            (table.c.bucket == bindparam("bucket")) & (table.c.id > bindparam("after"))
+        )
+        limited = first.order_by(table.c.id).limit(bindparam("limit")).offset(_ZERO)
+        is_own = table.c.project_id == bindparam("project_id")
+        self._select_all = PreparedQuery(limited)
+        self._select_of_project = PreparedQuery(limited.where(is_own))
+        self._select_projects = PreparedQuery(text(_PROJECTS.format(table=table.name)))
         self._turns = Turns[ProjectId]()
         # How many rows the last fetch of each query needed, and the size of its rows.
         self._row_estimates: dict[PreparedQuery, int] = {}
@@ -96,21 +95,21 @@ class WaitingRows:
         return (await self._fetch_in_order(bucket, limits, after)).rows
 
     async def _fetch_in_order(self, bucket: int, limits: BatchLimits, after: int = 0) -> _Found:
-        return await self.fetch_first(_select_all, {"bucket": bucket, "after": after}, limits)
+        return await self.fetch_first(self._select_all, {"bucket": bucket, "after": after}, limits)
 
     async def _list_projects(self, bucket: int) -> list[ProjectId]:
-        after = self._last_listed.get(bucket, 0)
+        after = self._last_listed.get(bucket, _BEFORE_ALL)
         projects = await self._list_projects_after(bucket, after, MAX_LISTED_PROJECTS)
-        if after and (left := MAX_LISTED_PROJECTS - len(projects)):
-            more = await self._list_projects_after(bucket, 0, left)
+        if after != _BEFORE_ALL and (left := MAX_LISTED_PROJECTS - len(projects)):
+            more = await self._list_projects_after(bucket, _BEFORE_ALL, left)
             projects += [each for each in more if each <= after]
         is_full = len(projects) == MAX_LISTED_PROJECTS
-        self._last_listed[bucket] = projects[-1] if is_full else 0
+        self._last_listed[bucket] = projects[-1] if is_full else _BEFORE_ALL
         return projects
 
     async def _list_projects_after(self, bucket: int, after: int, limit: int) -> list[ProjectId]:
         params = {"bucket": bucket, "after": after, "limit": limit}
-        return [id for (id,) in await self._database.fetch(_select_projects, params)]
+        return [id for (id,) in await self._database.fetch(self._select_projects, params)]
 
     async def _take_turns(
         self, bucket: int, projects: list[ProjectId], limits: BatchLimits
@@ -124,8 +123,8 @@ class WaitingRows:
             for left, (project_id, last_id) in _count_down(list(last_ids.items())):
                 share = BatchLimits(events=max(1, events // left), size=max(1, size // left))
                 params = {"bucket": bucket, "project_id": project_id, "after": last_id}
-                found = await self.fetch_first(_select_of_project, params, share)
-                self._turns.charge(project_id, found.events)
+                found = await self.fetch_first(self._select_of_project, params, share)
+                self._turns.charge(project_id, found.events + found.size / BYTES_PER_EVENT)
                 rows += found.rows
                 events -= found.events
                 size -= found.size
