@@ -29,11 +29,11 @@ PROCESS_BATCH_EVENTS = 500
 BACKLOG_BATCH_EVENTS = 2_000
 STORE_BATCH_EVENTS = 5000
 # A batch is held in memory, so its size is limited as well.
-PROCESS_BATCH_BYTES = 4 << 20
-STORE_BATCH_BYTES = 8 << 20
+PROCESS_BATCH_BYTES = 2 << 20
+STORE_BATCH_BYTES = 4 << 20
 # Of stored events, whose deliveries are created in one transaction.
 FAN_OUT_EVENTS = 1000
-FAN_OUT_BYTES = 2 << 20
+FAN_OUT_BYTES = 1 << 20
 
 MAX_ROW_ID = 2**63 - 1
 # Stands for the projects of events whose row does not name them: rows of earlier versions hold

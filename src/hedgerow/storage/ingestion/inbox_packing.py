@@ -17,7 +17,7 @@ from hedgerow.ingestion.store import FAN_OUT_EVENTS, PROCESS_BATCH_EVENTS
 from hedgerow.projects.model import ProjectId
 
 # No row is larger, unless it holds a single event.
-MAX_ROW_BYTES = 2 << 20
+MAX_ROW_BYTES = 1 << 20
 
 
 class _EventPrefix(msgspec.Struct, array_like=True):

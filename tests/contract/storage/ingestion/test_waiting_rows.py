@@ -119,7 +119,7 @@ async def test_positions_of_a_project_are_its_own(stores: Stores) -> None:
 
 
 async def test_large_rows_are_read_like_small_ones(queue: SqlInboxStore) -> None:
-    events = [build_captured_event(number, text="x" * 600_000) for number in range(6)]
+    events = [build_captured_event(number, text="x" * 300_000) for number in range(6)]
     for event in events:
         await queue.add(FLOOD, [event], (), NOW)
     for _ in range(3):  # the size of the rows is known from the second time on
