@@ -1,5 +1,6 @@
 """BigQuery: streams one row per event into a table, with the key of a service account."""
 
+import asyncio
 import json
 import re
 import time
@@ -142,7 +143,10 @@ async def _fetch_token(account: Mapping[str, str], ctx: DeliveryContext) -> str:
         "exp": now_s + TOKEN_S,
     }
     try:
-        assertion = jwt.encode(claims, account["private_key"], algorithm="RS256")
+        # Reading a key takes a tenth of a second, during which the service could not answer.
+        assertion = await asyncio.to_thread(
+            jwt.encode, claims, account["private_key"], algorithm="RS256"
+        )
     except (ValueError, TypeError, jwt.PyJWTError):
         raise RefusedError(Failed(reason="The private key cannot be read.")) from None
     answer = await ctx.http.send(

@@ -1,5 +1,6 @@
 """Snowflake: inserts one row per event into a table over the SQL API, with a key pair."""
 
+import asyncio
 import json
 import re
 from base64 import b64encode
@@ -137,6 +138,8 @@ async def _run(
     }
     if settings["role"]:
         body["role"] = settings["role"]
+    # Reading a key takes a tenth of a second, during which the service could not answer.
+    token = await asyncio.to_thread(_build_token, settings, ctx)
     default_url = f"https://{settings['account'].lower()}.snowflakecomputing.com"
     return await ctx.http.send(
         Request(
@@ -144,7 +147,7 @@ async def _run(
             url=f"{(settings['url'] or default_url).rstrip('/')}/api/v2/statements?"
             + urlencode({"requestId": str(uuid4())}),
             headers={
-                "authorization": f"Bearer {_build_token(settings, ctx)}",
+                "authorization": f"Bearer {token}",
                 "x-snowflake-authorization-token-type": "KEYPAIR_JWT",
                 "content-type": "application/json",
                 "accept": "application/json",

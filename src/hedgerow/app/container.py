@@ -35,7 +35,7 @@ from hedgerow.app.ingestion import (
 from hedgerow.app.jobs import JobSystem, build_jobs
 from hedgerow.app.metrics import build_metrics
 from hedgerow.app.periodic_tasks import TaskHealth
-from hedgerow.app.pipelines import Pipelines, build_pipelines, read_enabled_limits
+from hedgerow.app.pipelines import Pipelines, build_pipelines
 from hedgerow.app.state import State, build_state, state_location
 from hedgerow.definitions.definitions import DefinitionCatalogue
 from hedgerow.definitions.relearn import DefinitionUpkeep
@@ -53,6 +53,7 @@ from hedgerow.outbound.geoip import GeoIp
 from hedgerow.outbound.ssrf_guard import SsrfGuard
 from hedgerow.outbound.telemetry import Telemetry
 from hedgerow.persons.replication import Replicator
+from hedgerow.pipelines.records.limits import EnabledLimits
 from hedgerow.projects.model import ProjectId
 from hedgerow.settings import Settings
 from hedgerow.storage.connect import open_database
@@ -140,7 +141,11 @@ def build_container(settings: Settings, encryption_keys: EncryptionKeys) -> Cont
     flag_store = SqlFlagStore(database, scanner)
     flag_cache = FlagCache(flag_store, run_in_thread)
     evaluation_pacer = EvaluationPacer(_log_exceeded_budget)
-    pipelines = build_pipelines(database, encryption_keys, read_enabled_limits(settings))
+    limits = EnabledLimits(
+        destinations=settings.max_enabled_destinations,
+        transformations=settings.max_enabled_transformations,
+    )
+    pipelines = build_pipelines(database, encryption_keys, limits)
     telemetry = Telemetry()
     delivery = build_delivery(settings, database, pipelines, telemetry.spans)
     refusals = Refusals()

@@ -12,7 +12,6 @@ from hedgerow.pipelines.records.limits import EnabledLimits
 from hedgerow.pipelines.records.records import Records
 from hedgerow.pipelines.transformations.registry import TransformationRegistry
 from hedgerow.pipelines.transformations.sandbox import Sandbox
-from hedgerow.settings import Settings
 from hedgerow.storage.engine.database import Database
 from hedgerow.storage.pipelines.components import SqlComponentStore
 from hedgerow.storage.pipelines.records import SqlRecordStore
@@ -54,13 +53,6 @@ def build_pipelines(
         transformations=TransformationRegistry(store, catalogue, sealer, foreign),
         preview_transformations=TransformationRegistry(store, catalogue, sealer, tried),
         processes=(foreign, tried),
-    )
-
-
-def read_enabled_limits(settings: Settings) -> EnabledLimits:
-    return EnabledLimits(
-        destinations=settings.max_enabled_destinations,
-        transformations=settings.max_enabled_transformations,
     )
 
 

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from hedgerow.app.commands.state import open_state
-from hedgerow.app.pipelines import read_enabled_limits
 from hedgerow.app.state import WRONG_ENCRYPTION_KEY, State
 from hedgerow.errors import OperatorError
 from hedgerow.lib.clock import utc_now
@@ -13,6 +12,7 @@ from hedgerow.lib.encryption import EncryptionKeys, generate_encryption_key
 from hedgerow.pipelines.catalogue import Catalogue, find_entry_points, load_components
 from hedgerow.pipelines.records.as_code import RecordsAsCode
 from hedgerow.pipelines.records.documents import RecordDocuments
+from hedgerow.pipelines.records.limits import EnabledLimits
 from hedgerow.settings import Settings
 from hedgerow.storage.backup import encryption_check, re_encryption
 from hedgerow.storage.backup.encryption_key_file import load_encryption_keys
@@ -46,7 +46,13 @@ async def open_pipelines(
         else:
             keys = EncryptionKeys([generate_encryption_key()])
         catalogue = await _load_catalogue(state.database)
-        store = SqlRecordStore(state.database, read_enabled_limits(settings))
+        store = SqlRecordStore(
+            state.database,
+            EnabledLimits(
+                destinations=settings.max_enabled_destinations,
+                transformations=settings.max_enabled_transformations,
+            ),
+        )
         yield PipelineCommands(
             state=state,
             catalogue=catalogue,

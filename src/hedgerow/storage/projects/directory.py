@@ -42,7 +42,7 @@ class SqlDirectoryStore(DirectoryStore):
         return await generations.fetch_generation(self._database, "directory")
 
     async def snapshot(self) -> DirectorySnapshot:
-        return await self._database.read(_read_snapshot)
+        return await self._database.read_in_background(_read_snapshot)
 
     async def save_last_use(self, used: Mapping[KeyId, datetime]) -> None:
         def change(connection: Connection) -> None:
