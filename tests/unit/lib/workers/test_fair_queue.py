@@ -74,7 +74,7 @@ async def _settle() -> None:
 
 
 class _Work:
-    """Holds places until it is told which to leave."""
+    """Holds places until `end` names those to leave."""
 
     def __init__(self, places: Places[str]) -> None:
         self._places = places
