@@ -1,7 +1,7 @@
 """Fan out stored events: create the deliveries for the destinations whose filters match.
 
 Users write the filters, so those of a project may take long. Then its further events wait in a
-backlog of the project, from which a background task goes on, so that no other project waits for them.
+backlog of the project, from which a background task goes on. No other project waits for them.
 """
 
 import asyncio

@@ -18,6 +18,7 @@ from hedgerow.ingestion.model import CapturedEvent, InboxRow
 from hedgerow.lib.threads import run_in_thread
 from hedgerow.pipelines.transformations.chain import TransformationChain, TransformationCounts
 from hedgerow.pipelines.transformations.registry import TransformationRegistry
+from hedgerow.pipelines.transformations.user_agents import load_user_agents
 from hedgerow.plugin.transform import IncomingEvent
 from hedgerow.projects.model import ProjectId
 
@@ -71,6 +72,7 @@ class _Batch:
         self._seen: set[EventKey] = set()
 
     def transform(self, rows: Sequence[InboxRow], *, in_order: bool) -> TransformedRows:
+        load_user_agents()
         transformed: list[InboxRow] = []
         stopped: set[ProjectId] = set()
         for row in rows:

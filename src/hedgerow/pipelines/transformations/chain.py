@@ -20,8 +20,6 @@ EVENT_NAME_MAX = 200
 MAX_PROPERTIES_BYTES = 1_000_000
 # All transformations of a project together, for one event.
 EVENT_BUDGET_S = 0.25
-# The first event of a chain, because components load what they need with it.
-FIRST_EVENT_BUDGET_S = 5.0
 OVER_BUDGET = (
     f"The transformations of this project take longer than {EVENT_BUDGET_S:g} s for an event. Use"
     " fewer of them, or fewer and shorter patterns"
@@ -68,7 +66,6 @@ class TransformationCounts:
 class TransformationChain:
     def __init__(self, steps: Sequence[ChainStep]) -> None:
         self._steps = tuple(steps)
-        self._budget_s = FIRST_EVENT_BUDGET_S
 
     def new_counts(self) -> list[TransformationCounts]:
         """Return empty counts, one per record."""
@@ -81,8 +78,7 @@ class TransformationChain:
         read_time_s: Callable[[], float],
     ) -> IncomingEvent | None:
         """Apply all transformations to an event; None if one of them drops it."""
-        ends = read_time_s() + self._budget_s
-        self._budget_s = EVENT_BUDGET_S
+        ends = read_time_s() + EVENT_BUDGET_S
         for step, count in zip(self._steps, counts, strict=True):
             if read_time_s() > ends:
                 count.fail(OVER_BUDGET, event.uuid)

@@ -86,6 +86,12 @@ def parse_user_agent(user_agent: str) -> UserAgent:
 
 
 @cache
+def load_user_agents() -> None:
+    """Compile all patterns, which takes longer than the transformations of an event may take."""
+    parse_user_agent("-")
+
+
+@cache
 def _parser() -> Parser:
     """Build the parser on first use: its patterns take a tenth of a second to compile."""
     return Parser(ua_parser.re2.Resolver(load_lazy_builtins()))
